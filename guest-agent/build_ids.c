@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "guest-agent/timing.h"
+#include "shared/agent_protocol.h"
 
 /* Slots of the cache, which is direct-mapped. */
 #define SLOTS 1024
@@ -76,7 +77,7 @@ static void cache(const struct stat *status, const uint8_t *build_id, size_t siz
 }
 
 /* Reads the file that FOUND names, and closes FOUND. */
-static size_t read_file(int found, const struct stat *status, uint8_t *build_id)
+static size_t read_mapped_file(int found, const struct stat *status, uint8_t *build_id)
 {
 	int fd = mapped_file_read(found);
 	size_t size;
@@ -110,7 +111,7 @@ size_t build_ids_find(const struct mapped_file *mapping, uint8_t build_id[BUILD_
 		return 0;
 	known = slot_of(&status);
 	if (!is_same(known, &status) && may_read())
-		return read_file(found, &status, build_id);
+		return read_mapped_file(found, &status, build_id);
 	close(found);
 	if (!is_same(known, &status))
 		return 0;
@@ -121,7 +122,7 @@ void build_ids_add(uint8_t *record)
 {
 	struct perf_event_header header;
 	struct mapped_file file;
-	struct mmap2 mapping;
+	struct agent_mmap2 mapping;
 	uint8_t build_id[BUILD_ID_MAX];
 	size_t size;
 

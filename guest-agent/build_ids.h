@@ -17,23 +17,6 @@
 #define BUILD_IDS_RATE  200
 #define BUILD_IDS_BURST 1000
 
-/* The payload of PERF_RECORD_MMAP2 (perf_event_open(2)); the path follows. */
-struct mmap2 {
-	uint32_t pid, tid;
-	uint64_t start, size, offset;
-	union {
-		struct {
-			uint32_t major, minor;
-			uint64_t inode, generation;
-		};
-		struct { /* with PERF_RECORD_MISC_MMAP_BUILD_ID */
-			uint8_t build_id_size, reserved[3];
-			uint8_t build_id[BUILD_ID_MAX];
-		};
-	};
-	uint32_t prot, flags;
-};
-
 /* Stores the build id of MAPPING's file. Returns its size, 0 if the file has none or cannot be
  * identified. */
 size_t build_ids_find(const struct mapped_file *mapping, uint8_t build_id[BUILD_ID_MAX]);

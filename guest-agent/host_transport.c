@@ -12,6 +12,7 @@
 #include <linux/vm_sockets.h>
 
 #include "shared/parse_number.h"
+#include "shared/read_file.h"
 
 #define PORTS "/sys/class/virtio-ports"
 
@@ -25,16 +26,10 @@ static int open_device(const char *path)
 static bool has_name(const char *device, const char *name)
 {
 	char path[512], text[128];
-	ssize_t size;
-	int fd;
 
 	snprintf(path, sizeof(path), PORTS "/%s/name", device);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!read_small_file(AT_FDCWD, path, text, sizeof(text)))
 		return false;
-	size = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[size > 0 ? size : 0] = '\0';
 	text[strcspn(text, "\n")] = '\0';
 	return !strcmp(text, name);
 }
@@ -88,20 +83,20 @@ bool vsock_parse(const char *text, struct vsock_address *address)
 	return parse_part(text, '\0', &rest, &address->port);
 }
 
-/* Errors that may go away later. */
-static bool is_away(int error)
+/* Errors that may disappear later. */
+static bool is_temporary(int error)
 {
 	return error == ECONNRESET || error == ECONNREFUSED || error == ETIMEDOUT ||
 	       error == ENODEV || error == ENETUNREACH || error == EAFNOSUPPORT ||
 	       error == EHOSTUNREACH || error == EINTR;
 }
 
-/* Privileged ports (vsock(7)): they tell the host that root runs the peer. */
+/* Privileged ports (vsock(7)): they show the host that root runs the peer. */
 #define PORT_FIRST 512u
 #define PORT_LAST  1023u
 
 /* Without the privilege any port is used, and the host decides whether to accept it. */
-static void take_privileged_port(int fd)
+static void bind_privileged_port(int fd)
 {
 	struct sockaddr_vm from = { .svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_ANY };
 
@@ -118,12 +113,12 @@ int vsock_open(const struct vsock_address *address)
 	int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0), error = errno;
 
 	if (fd >= 0) {
-		take_privileged_port(fd);
+		bind_privileged_port(fd);
 		if (!connect(fd, (const struct sockaddr *)&to, sizeof(to)) &&
 		    !fcntl(fd, F_SETFL, O_NONBLOCK))
 			return fd;
 		error = errno;
 		close(fd);
 	}
-	return is_away(error) ? -ENOENT : -error;
+	return is_temporary(error) ? -ENOENT : -error;
 }

@@ -17,6 +17,7 @@
 #include "guest-agent/mapped_file.h"
 #include "guest-agent/timing.h"
 #include "shared/clock_ns.h"
+#include "shared/read_file.h"
 
 /* ns: resolution of file times and process start times, which are those of the last tick. */
 #define TICK (NS_PER_S / 100) /* 100 Hz */
@@ -29,24 +30,10 @@
 #define STAT_STARTTIME  22
 #define STAT_STARTSTACK 28
 
-/* Reads a small file in DIRECTORY and NUL-terminates it. */
-static bool read_small(int directory, const char *name, char *to, size_t size)
-{
-	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, to, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	if (got <= 0)
-		return false;
-	to[got] = '\0';
-	return true;
-}
-
 /* Reads a file of the process's directory in /proc. */
 static bool read_about(const struct jit_map *map, const char *name, char *to, size_t size)
 {
-	return read_small(map->process, name, to, size);
+	return read_small_file(map->process, name, to, size);
 }
 
 /* Field NUMBER, 3 or higher, of its stat; the name before it may contain blanks (proc(5)). */
@@ -78,8 +65,8 @@ static bool is_stack_random(const struct jit_map *map)
 {
 	char text[32];
 
-	return read_small(AT_FDCWD, RANDOMIZE, text, sizeof(text)) && strtoul(text, NULL, 10) &&
-	       read_about(map, "personality", text, sizeof(text)) &&
+	return read_small_file(AT_FDCWD, RANDOMIZE, text, sizeof(text)) &&
+	       strtoul(text, NULL, 10) && read_about(map, "personality", text, sizeof(text)) &&
 	       !(strtoul(text, NULL, 16) & ADDR_NO_RANDOMIZE);
 }
 
@@ -271,7 +258,7 @@ int jit_map_open(struct jit_map *map, uint64_t *born)
 }
 
 /* An unlinked file stays the process's until another file gets its name. */
-static bool look(const struct jit_map *map, struct stat *file)
+static bool find_named_file(const struct jit_map *map, struct stat *file)
 {
 	return !fstatat(map->directory, map->name, file, AT_SYMLINK_NOFOLLOW) ||
 	       !fstat(map->fd, file);
@@ -296,7 +283,7 @@ enum jit_map_change jit_map_poll(struct jit_map *map)
 {
 	struct stat now;
 
-	if (!look(map, &now) || !is_same_file(&now, &map->seen))
+	if (!find_named_file(map, &now) || !is_same_file(&now, &map->seen))
 		return JIT_MAP_REPLACED;
 	if (is_unchanged(&now, &map->seen))
 		return JIT_MAP_UNCHANGED;

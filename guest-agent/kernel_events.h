@@ -5,8 +5,8 @@
  * is full, the kernel drops records and reports their number in another record. The agent never
  * blocks the guest: if it is slow, records are dropped.
  */
-#ifndef KVMSCOPE_GUEST_AGENT_PERF_SAMPLING_H
-#define KVMSCOPE_GUEST_AGENT_PERF_SAMPLING_H
+#ifndef KVMSCOPE_GUEST_AGENT_KERNEL_EVENTS_H
+#define KVMSCOPE_GUEST_AGENT_KERNEL_EVENTS_H
 
 #include <poll.h>
 #include <stdbool.h>

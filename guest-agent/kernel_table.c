@@ -13,24 +13,9 @@
 
 #include "guest-agent/mapped_build_id.h"
 #include "shared/hash.h"
+#include "shared/read_file.h"
 
 #define NOTES_MAX 4096
-
-/* Reads the beginning of a file, NUL-terminated. Returns its size in bytes, 0 if it cannot be read.
- */
-static size_t read_start(const char *path, char *to, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	size_t done = 0;
-	ssize_t got = 0;
-
-	while (fd >= 0 && done < size - 1 && (got = read(fd, to + done, size - 1 - done)) > 0)
-		done += (size_t)got;
-	if (fd >= 0)
-		close(fd);
-	to[done] = '\0';
-	return done;
-}
 
 /* "NAME SIZE USERS BY STATE ADDRESS" and more (kernel/module/procfs.c). */
 static bool parse_line(const char *line, struct agent_module *module)
@@ -45,8 +30,9 @@ static uint64_t hash_boot(void)
 {
 	char id[64];
 
-	return hash_add_bytes(HASH_START, id,
-			      read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id)));
+	return hash_add_bytes(
+		HASH_START, id,
+		read_small_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", id, sizeof(id)));
 }
 
 /* A reloaded module has another directory inode, even at the same address; 0: no directory. */
@@ -93,7 +79,7 @@ static uint64_t read_section(const struct agent_module *module, const char *sect
 	char path[128], text[32];
 
 	snprintf(path, sizeof(path), "/sys/module/%s/sections/%s", module->name, section);
-	return read_start(path, text, sizeof(text)) ? strtoull(text, NULL, 16) : 0;
+	return read_small_file(AT_FDCWD, path, text, sizeof(text)) ? strtoull(text, NULL, 16) : 0;
 }
 
 static void read_module(struct agent_module *module)
@@ -106,7 +92,7 @@ static void read_module(struct agent_module *module)
 	module->note = read_section(module, ".note.gnu.build-id");
 	snprintf(path, sizeof(path), "/sys/module/%s/notes/.note.gnu.build-id", module->name);
 	module->build_id_size = (uint32_t)build_id_find(
-		notes, read_start(path, notes, sizeof(notes)), module->build_id);
+		notes, read_small_file(AT_FDCWD, path, notes, sizeof(notes)), module->build_id);
 }
 
 void kernel_table_read(struct kernel_table *table)
@@ -115,7 +101,8 @@ void kernel_table_read(struct kernel_table *table)
 
 	*table = (struct kernel_table){ 0 };
 	table->head.build_id_size = (uint32_t)build_id_find(
-		notes, read_start("/sys/kernel/notes", notes, sizeof(notes)), table->head.build_id);
+		notes, read_small_file(AT_FDCWD, "/sys/kernel/notes", notes, sizeof(notes)),
+		table->head.build_id);
 	table->head.modules_hash = list_modules(table);
 	for (uint32_t i = 0; i < table->head.modules; i++)
 		read_module(&table->modules[i]);
@@ -135,7 +122,8 @@ int kernel_table_open_symbols(void)
 	char lines[4096];
 	int fd;
 
-	if (read_start("/proc/kallsyms", lines, sizeof(lines)) && !has_addresses(lines))
+	if (read_small_file(AT_FDCWD, "/proc/kallsyms", lines, sizeof(lines)) &&
+	    !has_addresses(lines))
 		return -EPERM;
 	fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;

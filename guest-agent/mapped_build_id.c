@@ -11,8 +11,9 @@
 #define NOTES_MAX    4096
 
 /* System V ABI, chapter 5, "Note Section"; names and descriptions are padded to 4 bytes. */
-static size_t find_note(struct span notes, uint8_t build_id[BUILD_ID_MAX])
+size_t build_id_find(const void *bytes, size_t size, uint8_t build_id[BUILD_ID_MAX])
 {
+	struct span notes = span_of(bytes, size);
 	uint64_t offset = 0;
 	Elf64_Nhdr note;
 
@@ -30,18 +31,13 @@ static size_t find_note(struct span notes, uint8_t build_id[BUILD_ID_MAX])
 	return 0;
 }
 
-size_t build_id_find(const void *notes, size_t size, uint8_t build_id[BUILD_ID_MAX])
-{
-	return find_note(span_of(notes, size), build_id);
-}
-
 static size_t read_segment(int fd, const Elf64_Phdr *segment, uint8_t build_id[BUILD_ID_MAX])
 {
 	uint8_t notes[NOTES_MAX];
 	size_t wanted = segment->p_filesz < sizeof(notes) ? segment->p_filesz : sizeof(notes);
 	ssize_t size = pread(fd, notes, wanted, (off_t)segment->p_offset);
 
-	return size > 0 ? find_note(span_of(notes, (size_t)size), build_id) : 0;
+	return size > 0 ? build_id_find(notes, (size_t)size, build_id) : 0;
 }
 
 size_t build_id_read(int fd, uint8_t build_id[BUILD_ID_MAX])

@@ -2,7 +2,7 @@
 # The guest agent: one static binary against musl, built the same whatever the sanitizer. The
 # kernel's headers come after musl's own.
 AGENT_SOURCES := $(wildcard guest-agent/*.c) shared/agent_protocol.c shared/parse_number.c \
-	shared/elf_stubs.c shared/elf_stub_names.c shared/elf_tables.c
+	shared/elf_stubs.c shared/elf_tables.c shared/read_file.c
 AGENT_OBJECTS := $(AGENT_SOURCES:%.c=build/agent/%.o)
 # The part of Debian's zlib that compresses needs nothing of glibc that musl does not have.
 AGENT_ZLIB    := $(shell gcc -print-file-name=libz.a)

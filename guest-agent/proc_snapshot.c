@@ -15,6 +15,7 @@
 #include "guest-agent/build_ids.h"
 #include "guest-agent/process_cgroup.h"
 #include "guest-agent/timing.h"
+#include "shared/read_file.h"
 
 #define TRIES          8
 #define LINE_MAX_BYTES 4400  /* of /proc/PID/maps: numbers and PATH_MAX */
@@ -67,19 +68,14 @@ static void add_comm(struct records *records, pid_t tid, const char *name)
 
 static void add_thread(struct records *records, pid_t tid)
 {
-	char path[64], comm[16];
-	ssize_t size = -1;
-	int fd;
+	char path[64], comm[17]; /* with a newline and a NUL */
+	size_t size;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", records->pid, tid);
-	fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		size = read(fd, comm, sizeof(comm));
-		close(fd);
-	}
-	if (size < 1)
-		return;        /* the thread exited */
-	comm[size - 1] = '\0'; /* replaces the newline */
+	size = read_small_file(AT_FDCWD, path, comm, sizeof(comm));
+	if (!size)
+		return; /* the thread exited */
+	comm[size - 1] = '\0';
 	add_comm(records, tid, comm);
 }
 
@@ -161,7 +157,8 @@ static void add_mapping(struct records *records, char *text)
 {
 	struct perf_event_header header = { .type = PERF_RECORD_MMAP2,
 					    .misc = PERF_RECORD_MISC_USER };
-	struct mmap2 mapping = { .pid = (uint32_t)records->pid, .tid = (uint32_t)records->pid };
+	struct agent_mmap2 mapping = { .pid = (uint32_t)records->pid,
+				       .tid = (uint32_t)records->pid };
 	struct maps_line line = parse_line(records->pid, text);
 	const struct mapped_file *file = &line.file;
 	uint8_t build_id[BUILD_ID_MAX];
@@ -228,22 +225,13 @@ static bool parse_stat(const char *text, struct process *process)
 	return true;
 }
 
-/* False if the process exited. openat(2), because musl's open() sets O_CLOEXEC again by fcntl(2).
- */
+/* False if the process exited. */
 static bool read_stat(pid_t pid, struct process *process)
 {
 	char path[32], text[1024];
-	ssize_t size = -1;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		size = read(fd, text, sizeof(text) - 1);
-		close(fd);
-	}
-	text[size > 0 ? size : 0] = '\0';
-	return parse_stat(text, process);
+	return read_small_file(AT_FDCWD, path, text, sizeof(text)) && parse_stat(text, process);
 }
 
 static void find_program(struct records *records)

@@ -3,8 +3,8 @@
  * finds kernel structure offsets by their known values. Their random names and marks are chosen
  * before they start, so that they have them from the first moment.
  */
-#ifndef KVMSCOPE_GUEST_AGENT_KNOWN_TASKS_H
-#define KVMSCOPE_GUEST_AGENT_KNOWN_TASKS_H
+#ifndef KVMSCOPE_GUEST_AGENT_REFERENCE_TASKS_H
+#define KVMSCOPE_GUEST_AGENT_REFERENCE_TASKS_H
 
 #include <stdbool.h>
 

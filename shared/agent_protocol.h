@@ -120,6 +120,23 @@ struct agent_record_end {
 	uint64_t time;     /* ns, CLOCK_MONOTONIC_RAW of the guest */
 };
 
+/* The payload of PERF_RECORD_MMAP2; the path follows. */
+struct agent_mmap2 {
+	uint32_t pid, tid;
+	uint64_t start, size, offset;
+	union {
+		struct {
+			uint32_t major, minor;
+			uint64_t inode, generation;
+		};
+		struct { /* with PERF_RECORD_MISC_MMAP_BUILD_ID */
+			uint8_t build_id_size, reserved[3];
+			uint8_t build_id[20];
+		};
+	};
+	uint32_t prot, flags;
+};
+
 enum agent_round_flags {
 	AGENT_ROUND_SNAPSHOT_DONE = 1 << 0, /* the first snapshot has been sent */
 };

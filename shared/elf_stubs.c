@@ -8,18 +8,16 @@
 #include <string.h>
 
 #include "shared/array.h"
-#include "shared/elf_tables.h"
 
 /* Sections of each kind that are read. */
 #define SECTIONS_MAX 4u
 
-/* Items per read, */
-#define HEADERS_AT_ONCE 16u
+/* Items per read. */
 #define ENTRIES_AT_ONCE 256u
 #define NAME_AT_ONCE    64u
 
-/* and limits: code and relocations per section. Of the relocations the last ones are read, as those
- * of slots follow the relative ones. */
+/* Limits; those of code and relocations are per section. The last relocations are read, as those of
+ * slots follow the relative ones. */
 #define CODE_MAX        (1u << 20)
 #define RELOCATIONS_MAX (32u << 10)
 #define SYMBOLS_MAX     (64u << 10)
@@ -68,7 +66,7 @@ static int read_at(const struct reading *reading, uint64_t offset, void *to, siz
 	return reading->source->read(reading->source->context, offset, to, size);
 }
 
-/* --- where things are -------------------------------------------------------------- */
+/* --- sections -------------------------------------------------------------- */
 
 static bool has_stubs(const struct reading *reading, const Elf64_Shdr *section)
 {
@@ -88,7 +86,7 @@ static bool has_stubs(const struct reading *reading, const Elf64_Shdr *section)
 	return false;
 }
 
-static void take(struct sections *sections, const Elf64_Shdr *section)
+static void add_section(struct sections *sections, const Elf64_Shdr *section)
 {
 	if (sections->count < SECTIONS_MAX)
 		sections->of[sections->count++] = *section;
@@ -104,43 +102,19 @@ static bool has_better_symbols(const struct reading *reading, const Elf64_Shdr *
 		       : section->sh_type == SHT_DYNSYM || section->sh_type == SHT_SYMTAB;
 }
 
-static void see_section(struct reading *reading, const Elf64_Shdr *section, unsigned int number)
+static void scan_section(void *context, const Elf64_Shdr *section, unsigned int number)
 {
+	struct reading *reading = context;
+
 	if (has_stubs(reading, section))
-		take(&reading->code, section);
+		add_section(&reading->code, section);
 	if (section->sh_type == SHT_RELA && section->sh_flags & SHF_ALLOC &&
 	    section->sh_entsize == sizeof(Elf64_Rela))
-		take(&reading->relocations, section);
+		add_section(&reading->relocations, section);
 	if (has_better_symbols(reading, section)) {
 		reading->symbols = *section;
 		reading->symbols_number = number;
 	}
-}
-
-static int read_section(const struct reading *reading, unsigned int number, Elf64_Shdr *section)
-{
-	if (number >= reading->header.e_shnum)
-		return -EINVAL;
-	return read_at(reading, reading->header.e_shoff + number * sizeof(*section), section,
-		       sizeof(*section));
-}
-
-static int see_sections(struct reading *reading)
-{
-	const Elf64_Ehdr *header = &reading->header;
-	Elf64_Shdr sections[HEADERS_AT_ONCE];
-	int error = read_section(reading, header->e_shstrndx, &reading->names);
-
-	for (unsigned int first = 0; !error && first < header->e_shnum; first += HEADERS_AT_ONCE) {
-		unsigned int count = header->e_shnum - first;
-
-		count = count < HEADERS_AT_ONCE ? count : HEADERS_AT_ONCE;
-		error = read_at(reading, header->e_shoff + first * sizeof(*sections), sections,
-				count * sizeof(*sections));
-		for (unsigned int i = 0; !error && i < count; i++)
-			see_section(reading, &sections[i], first + i);
-	}
-	return error ? error : read_section(reading, reading->symbols.sh_link, &reading->strings);
 }
 
 static int open_file(struct reading *reading)
@@ -152,7 +126,12 @@ static int open_file(struct reading *reading)
 		return error;
 	if (header->e_machine != EM_X86_64 || header->e_shentsize != sizeof(Elf64_Shdr))
 		return -EINVAL;
-	return see_sections(reading);
+	error = elf_section_read(reading->source, header, header->e_shstrndx, &reading->names);
+	if (!error)
+		error = elf_sections_each(reading->source, header, scan_section, reading);
+	return error ? error
+		     : elf_section_read(reading->source, header, reading->symbols.sh_link,
+					&reading->strings);
 }
 
 /* --- stubs and their slots --------------------------------------------------------- */
@@ -176,21 +155,14 @@ static bool is_stub(const uint8_t *code, size_t size, uint64_t address, struct s
 
 static int add_stub(struct reading *reading, const struct stub *stub)
 {
-	if (reading->count == reading->capacity) {
-		size_t capacity = reading->capacity ? 2 * reading->capacity : 64;
-		struct stub *grown = realloc(reading->stubs, capacity * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		reading->stubs = grown;
-		reading->capacity = capacity;
-	}
+	if (array_reserve(&reading->stubs, &reading->capacity, reading->count + 1))
+		return -ENOMEM;
 	reading->stubs[reading->count++] = *stub;
 	return 0;
 }
 
 /* A unit has one stub, or two small ones. */
-static int see_unit(struct reading *reading, const uint8_t *code, size_t size, uint64_t address)
+static int scan_unit(struct reading *reading, const uint8_t *code, size_t size, uint64_t address)
 {
 	bool two = size > SMALL, is_small;
 	struct stub first, second;
@@ -204,7 +176,7 @@ static int see_unit(struct reading *reading, const uint8_t *code, size_t size, u
 	return error || !two ? error : add_stub(reading, &second);
 }
 
-static int see_code(struct reading *reading, const Elf64_Shdr *section)
+static int scan_code(struct reading *reading, const Elf64_Shdr *section)
 {
 	const uint64_t end = section->sh_size < CODE_MAX ? section->sh_size : CODE_MAX;
 	uint8_t code[CODE_AT_ONCE];
@@ -217,8 +189,8 @@ static int see_code(struct reading *reading, const Elf64_Shdr *section)
 		for (size_t at = 0; !error && at < size; at += UNIT) {
 			if (reading->count + 2 > ELF_STUBS_MAX)
 				return 0;
-			error = see_unit(reading, code + at, size - at < UNIT ? size - at : UNIT,
-					 section->sh_addr + done + at);
+			error = scan_unit(reading, code + at, size - at < UNIT ? size - at : UNIT,
+					  section->sh_addr + done + at);
 		}
 		if (error)
 			return error;
@@ -246,9 +218,9 @@ static struct stub *find_slot(const struct reading *reading, uint64_t slot)
 	return reading->stubs + array_partition(reading->count, i, reading->stubs[i].slot < slot);
 }
 
-/* --- what fills the slots ----------------------------------------------------------- */
+/* --- relocations of the slots ----------------------------------------------------------- */
 
-static void see_relocation(struct reading *reading, const Elf64_Rela *relocation, bool has_symbols)
+static void scan_relocation(struct reading *reading, const Elf64_Rela *relocation, bool has_symbols)
 {
 	uint32_t type = ELF64_R_TYPE(relocation->r_info), symbol = 0;
 	uint64_t resolver = 0;
@@ -270,7 +242,7 @@ static void see_relocation(struct reading *reading, const Elf64_Rela *relocation
 	}
 }
 
-static int see_relocations(struct reading *reading, const Elf64_Shdr *section)
+static int scan_relocations(struct reading *reading, const Elf64_Shdr *section)
 {
 	const uint64_t count = section->sh_size / sizeof(Elf64_Rela);
 	uint64_t first = count > RELOCATIONS_MAX ? count - RELOCATIONS_MAX : 0;
@@ -285,13 +257,13 @@ static int see_relocations(struct reading *reading, const Elf64_Shdr *section)
 		if (error)
 			return error;
 		for (uint64_t i = 0; i < here; i++)
-			see_relocation(reading, &entries[i], has_symbols);
+			scan_relocation(reading, &entries[i], has_symbols);
 	}
 	return 0;
 }
 
 /* False if SYMBOL is not an IFUNC resolver. */
-static bool see_resolver(struct reading *reading, const Elf64_Sym *symbol, uint32_t number)
+static bool match_resolver(struct reading *reading, const Elf64_Sym *symbol, uint32_t number)
 {
 	bool global = ELF64_ST_BIND(symbol->st_info) == STB_GLOBAL;
 
@@ -306,11 +278,11 @@ static bool see_resolver(struct reading *reading, const Elf64_Sym *symbol, uint3
 	return true;
 }
 
-static int see_resolvers(struct reading *reading)
+static int scan_resolvers(struct reading *reading)
 {
 	uint64_t count = reading->symbols.sh_size / sizeof(Elf64_Sym);
 	Elf64_Sym symbols[ENTRIES_AT_ONCE];
-	unsigned int seen = 0;
+	unsigned int resolvers = 0;
 
 	count = count < SYMBOLS_MAX ? count : SYMBOLS_MAX;
 	for (uint64_t first = 0; first < count; first += ENTRIES_AT_ONCE) {
@@ -320,8 +292,8 @@ static int see_resolvers(struct reading *reading)
 
 		if (error)
 			return error;
-		for (uint64_t i = 0; i < here && seen < RESOLVERS_MAX; i++)
-			seen += see_resolver(reading, &symbols[i], (uint32_t)(first + i));
+		for (uint64_t i = 0; i < here && resolvers < RESOLVERS_MAX; i++)
+			resolvers += match_resolver(reading, &symbols[i], (uint32_t)(first + i));
 	}
 	return 0;
 }
@@ -342,13 +314,13 @@ static int find_symbols(struct reading *reading)
 	qsort(reading->stubs, reading->count, sizeof(*reading->stubs), by_slot);
 	reading->unresolved = reading->count;
 	for (unsigned int i = reading->relocations.count; !error && i > 0; i--)
-		error = see_relocations(reading, &reading->relocations.of[i - 1]);
+		error = scan_relocations(reading, &reading->relocations.of[i - 1]);
 	if (!error && has_resolvers(reading))
-		error = see_resolvers(reading);
+		error = scan_resolvers(reading);
 	return error;
 }
 
-/* --- their names --------------------------------------------------------------------- */
+/* --- names --------------------------------------------------------------------- */
 
 /* NAME is empty if there is none or it is too long. */
 static int read_name(struct reading *reading, uint32_t offset, char name[NAME_SIZE_MAX])
@@ -414,7 +386,7 @@ int elf_stubs_find(const struct elf_source *file, struct elf_stubs *stubs)
 
 	*stubs = (struct elf_stubs){ 0 };
 	for (unsigned int i = 0; !error && i < reading.code.count; i++)
-		error = see_code(&reading, &reading.code.of[i]);
+		error = scan_code(&reading, &reading.code.of[i]);
 	if (!error && reading.count)
 		error = find_symbols(&reading);
 	if (!error)
@@ -423,4 +395,51 @@ int elf_stubs_find(const struct elf_source *file, struct elf_stubs *stubs)
 	if (error)
 		elf_stubs_free(stubs);
 	return error;
+}
+
+int elf_stubs_add(struct elf_stubs *stubs, uint64_t address, uint64_t size, const char *name)
+{
+	size_t before = stubs->size ? stubs->size : 1, length = strlen(name) + 1;
+
+	if (stubs->count >= ELF_STUBS_MAX || length > ELF_STUBS_NAMES_MAX - before)
+		return -EFBIG;
+	if (array_reserve(&stubs->strings, &stubs->strings_capacity, before + length) ||
+	    array_reserve(&stubs->symbols, &stubs->symbols_capacity, stubs->count + 1))
+		return -ENOMEM;
+	stubs->strings[0] = '\0';
+	memcpy(stubs->strings + before, name, length);
+	stubs->size = (uint32_t)(before + length);
+	stubs->symbols[stubs->count++] = (Elf64_Sym){ .st_name = (uint32_t)before,
+						      .st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC),
+						      .st_shndx = ELF_STUBS_SECTION,
+						      .st_value = address,
+						      .st_size = size };
+	return 0;
+}
+
+/* True if the combined table is valid and small enough. */
+static bool fits(const struct elf_stubs *stubs, const struct elf_tables *tables)
+{
+	uint64_t size = (uint64_t)tables->head.symbols + tables->head.strings + stubs->size +
+			stubs->count * sizeof(*stubs->symbols);
+
+	return !(tables->head.symbols % sizeof(*stubs->symbols)) &&
+	       size <= AGENT_TABLE_MAX - sizeof(*tables);
+}
+
+void elf_stubs_append(struct elf_stubs *stubs, struct elf_tables *tables)
+{
+	if (!fits(stubs, tables))
+		elf_stubs_free(stubs);
+	for (uint32_t i = 0; i < stubs->count; i++)
+		stubs->symbols[i].st_name += tables->head.strings;
+	tables->head.symbols += stubs->count * (uint32_t)sizeof(*stubs->symbols);
+	tables->head.strings += stubs->size;
+}
+
+void elf_stubs_free(struct elf_stubs *stubs)
+{
+	free(stubs->symbols);
+	free(stubs->strings);
+	*stubs = (struct elf_stubs){ 0 };
 }

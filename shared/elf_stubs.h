@@ -25,6 +25,7 @@ struct elf_stubs {
 	char *strings;      /* their NUL-terminated names, after a NUL */
 	uint32_t count;     /* of symbols */
 	uint32_t size;      /* bytes of strings; 0 without symbols */
+	size_t symbols_capacity, strings_capacity;
 };
 
 /* Finds the stubs of a 64-bit file for x86-64 by its sections: with and without lazy binding and

@@ -91,22 +91,45 @@ static int use(struct elf_tables *tables, enum agent_symbols_section which,
 
 /* --- by its sections ------------------------------------------------------------ */
 
-static int read_section(const struct elf_file *file, unsigned int number, Elf64_Shdr *section)
+int elf_section_read(const struct elf_source *file, const Elf64_Ehdr *header, unsigned int number,
+		     Elf64_Shdr *section)
 {
-	if (number >= file->header.e_shnum)
+	if (number >= header->e_shnum)
 		return -EINVAL;
-	return read_at(file, file->header.e_shoff + number * sizeof(*section), section,
-		       sizeof(*section));
+	return file->read(file->context, header->e_shoff + number * sizeof(*section), section,
+			  sizeof(*section));
+}
+
+int elf_sections_each(const struct elf_source *file, const Elf64_Ehdr *header,
+		      void (*each)(void *context, const Elf64_Shdr *section, unsigned int number),
+		      void *context)
+{
+	Elf64_Shdr sections[HEADERS_AT_ONCE];
+	int error = 0;
+
+	for (unsigned int first = 0; !error && first < header->e_shnum; first += HEADERS_AT_ONCE) {
+		unsigned int left = header->e_shnum - first;
+		unsigned int count = left < HEADERS_AT_ONCE ? left : HEADERS_AT_ONCE;
+
+		error = file->read(file->context, header->e_shoff + first * sizeof(*sections),
+				   sections, count * sizeof(*sections));
+		for (unsigned int i = 0; !error && i < count; i++)
+			each(context, &sections[i], first + i);
+	}
+	return error;
 }
 
 /* The first sections of each type; SHT_NULL: none. */
 struct symbol_sections {
 	Elf64_Shdr all, dynamic;
+	struct elf_tables *tables; /* gets the sections with code */
 };
 
-static void see_section(const Elf64_Shdr *section, struct symbol_sections *symbols,
-			struct elf_tables *tables)
+static void scan_section(void *context, const Elf64_Shdr *section, unsigned int number)
 {
+	struct symbol_sections *symbols = context;
+	struct elf_tables *tables = symbols->tables;
+
 	if (section->sh_type == SHT_SYMTAB && symbols->all.sh_type == SHT_NULL)
 		symbols->all = *section;
 	if (section->sh_type == SHT_DYNSYM && symbols->dynamic.sh_type == SHT_NULL)
@@ -117,31 +140,9 @@ static void see_section(const Elf64_Shdr *section, struct symbol_sections *symbo
 			(struct agent_section){ section->sh_addr, section->sh_size };
 }
 
-static int see_sections(const struct elf_file *file, struct symbol_sections *symbols,
-			struct elf_tables *tables)
-{
-	const Elf64_Ehdr *header = &file->header;
-	Elf64_Shdr sections[HEADERS_AT_ONCE];
-
-	*symbols = (struct symbol_sections){ 0 };
-	for (unsigned int first = 0; first < header->e_shnum; first += HEADERS_AT_ONCE) {
-		unsigned int count = header->e_shnum - first;
-		int error;
-
-		count = count < HEADERS_AT_ONCE ? count : HEADERS_AT_ONCE;
-		error = read_at(file, header->e_shoff + first * sizeof(*sections), sections,
-				count * sizeof(*sections));
-		if (error)
-			return error;
-		for (unsigned int i = 0; i < count; i++)
-			see_section(&sections[i], symbols, tables);
-	}
-	return 0;
-}
-
 static int find_by_sections(const struct elf_file *file, struct elf_tables *tables)
 {
-	struct symbol_sections found;
+	struct symbol_sections found = { .tables = tables };
 	const Elf64_Shdr *symbols;
 	Elf64_Shdr strings;
 	bool all;
@@ -149,14 +150,14 @@ static int find_by_sections(const struct elf_file *file, struct elf_tables *tabl
 
 	if (file->header.e_shentsize != sizeof(Elf64_Shdr))
 		return -ENODATA;
-	error = see_sections(file, &found, tables);
+	error = elf_sections_each(file->source, &file->header, scan_section, &found);
 	if (error)
 		return error;
 	all = found.all.sh_type == SHT_SYMTAB;
 	symbols = all ? &found.all : &found.dynamic;
 	if (symbols->sh_type == SHT_NULL)
 		return -ENODATA;
-	error = read_section(file, symbols->sh_link, &strings);
+	error = elf_section_read(file->source, &file->header, symbols->sh_link, &strings);
 	if (error)
 		return error;
 	if (symbols->sh_entsize != sizeof(Elf64_Sym) || strings.sh_type != SHT_STRTAB)

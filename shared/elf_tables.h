@@ -23,6 +23,15 @@ struct elf_tables {
 /* 0; -EINVAL if it is not a 64-bit ELF file; -EFAULT if its header is unavailable. Any thread. */
 int elf_header_read(const struct elf_source *file, Elf64_Ehdr *header);
 
+/* Reads header NUMBER of the sections. -EINVAL: there is no such section. Any thread. */
+int elf_section_read(const struct elf_source *file, const Elf64_Ehdr *header, unsigned int number,
+		     Elf64_Shdr *section);
+
+/* Calls EACH for each section in order. Any thread. */
+int elf_sections_each(const struct elf_source *file, const Elf64_Ehdr *header,
+		      void (*each)(void *context, const Elf64_Shdr *section, unsigned int number),
+		      void *context);
+
 /* For a 64-bit file: .symtab, else .dynsym, by its section headers, or without these by its dynamic
  * section. -ENODATA: no symbols; -EINVAL: not such a file; -EFBIG: more than AGENT_TABLE_MAX bytes
  * or AGENT_SEGMENTS_MAX segments; -EFAULT: the headers are unavailable. Does not read compressed

@@ -11,9 +11,8 @@
 #include "shared/error.h"
 #include "shared/parse_number.h"
 
-#define KEY_FIRST                                                                                  \
-	256 /* key of the first row without a letter: its number in the table is added             \
-	     */
+/* A row without a letter has this key plus its number in the table. */
+#define KEY_FIRST 256
 
 int option_number(const char *name, const char *text, unsigned int low, unsigned int high,
 		  unsigned int *number)
@@ -119,8 +118,8 @@ static void check_all(const struct argp_state *state, const struct option_comman
 			check(state, group->check(group->target));
 }
 
-static void take_word(const struct argp_state *state, const struct option_command *command,
-		      char *text)
+static void parse_word(const struct argp_state *state, const struct option_command *command,
+		       char *text)
 {
 	if (command->word)
 		check(state, command->word(command->context, text));
@@ -135,7 +134,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	int number = 0;
 
 	if (key == ARGP_KEY_ARG) {
-		take_word(state, command, text);
+		parse_word(state, command, text);
 		return 0;
 	}
 	if (key == ARGP_KEY_END)
@@ -149,7 +148,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-/* The same for argp, the caller's to free. */
+/* The rows as argp options, for the caller to free. NULL without memory. */
 static struct argp_option *make_options(const struct option_command *command)
 {
 	size_t count = 1;

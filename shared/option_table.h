@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Command lines described by tables: a row for each option says where its value goes. argp(3)
- * prints --help and finds the options; this reads the values. Main thread.
+ * Command lines described by tables: a row for each option has its type and the offset of its
+ * variable. argp(3) prints --help and splits the command line. Main thread.
  */
 #ifndef KVMSCOPE_SHARED_OPTION_TABLE_H
 #define KVMSCOPE_SHARED_OPTION_TABLE_H
@@ -49,11 +49,11 @@ struct option_group {
 
 struct option_command {
 	const char *name;  /* "kvmscope run", for messages */
-	const char *doc;   /* for argp: text before and, after '\v', behind the options */
+	const char *doc;   /* for argp: text before the options and, after '\v', after them */
 	const char *words; /* argp's args_doc; NULL */
 	const struct option_group *groups;
-	/* Takes each word that is not an option, errors as of parse. NULL: there are none, and HINT
-	 * (may be NULL) completes the message. */
+	/* Called for each word that is not an option, errors as of parse. NULL: there are none, and
+	 * HINT (may be NULL) completes the message. */
 	int (*word)(void *context, char *text);
 	void *context;
 	const char *hint;

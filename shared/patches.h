@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Breakpoints (INT3) that this program wrote into guest memory, and the guest's original bytes, so
- *that readers of guest memory can hide the breakpoints. Another kernel may later be loaded there
- *and have an INT3 of its own at the same address. So the byte after the patch is stored, too: if it
- *differs, the patch no longer exists.
+ * that readers of guest memory can hide the breakpoints. Another kernel may later be loaded there
+ * and have an INT3 of its own at the same address. So the byte after the patch is stored, too: if
+ * it differs, the patch no longer exists.
  *
  *	patches_add, patches_clear	one at a time
  *	the others			any thread, at the same time

@@ -62,6 +62,18 @@ int read_file(const char *path, size_t max, char **text, size_t *size)
 	return error;
 }
 
+/* openat(2), because musl's open() sets O_CLOEXEC again by fcntl(2). */
+size_t read_small_file(int directory, const char *path, char *to, size_t size)
+{
+	int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, to, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	to[got > 0 ? got : 0] = '\0';
+	return got > 0 ? (size_t)got : 0;
+}
+
 int write_descriptor(int fd, const void *data, size_t size)
 {
 	const char *next = data;

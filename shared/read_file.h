@@ -16,6 +16,11 @@ int read_descriptor(int fd, size_t max, char **text, size_t *size);
  * the errors of open(2). */
 int read_file(const char *path, size_t max, char **text, size_t *size);
 
+/* Reads the beginning of PATH, relative to DIRECTORY as in openat(2), by one read(2): for small
+ * files of /proc and sysfs. Adds a NUL. Returns the bytes before it, less than SIZE; 0 on failure.
+ */
+size_t read_small_file(int directory, const char *path, char *to, size_t size);
+
 /* Writes all SIZE bytes to FD; 0, or a negative errno of write(2). */
 int write_descriptor(int fd, const void *data, size_t size);
 

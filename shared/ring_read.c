@@ -6,11 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/local_atomic.h"
 #include "shared/ring_layout.h"
 
 /* Give up after this number of overruns within one call. */
 #define TRIES 64
+/* First size of the copy, bytes. */
+#define COPY_MIN 4096u
 
 /* The race is intended, which ThreadSanitizer cannot know. */
 __attribute__((no_sanitize("thread"))) void ring_copy_racing(void *to, const void *from,
@@ -47,19 +50,12 @@ static void skip_to(struct ring *ring, uint64_t head)
 
 static bool make_room(struct ring *ring, size_t size)
 {
-	struct ring_record *larger;
-	size_t room = ring->reader.copy_size ? ring->reader.copy_size : 4096;
+	void *copy = array_grown(ring->reader.copy, &ring->reader.copy_size,
+				 size > COPY_MIN ? size : COPY_MIN, 1);
 
-	if (size <= ring->reader.copy_size)
-		return true;
-	while (room < size)
-		room *= 2;
-	larger = realloc(ring->reader.copy, room);
-	if (!larger)
-		return false;
-	ring->reader.copy = larger;
-	ring->reader.copy_size = room;
-	return true;
+	if (copy)
+		ring->reader.copy = copy;
+	return copy;
 }
 
 static bool copy_record(struct ring *ring, const struct ring_record_head *head)
@@ -89,7 +85,7 @@ static bool overrun(const struct ring *ring)
 }
 
 /* Makes an OVERRUN record in the copy. */
-static bool tell_overrun(struct ring *ring, uint64_t count)
+static bool report_overrun(struct ring *ring, uint64_t count)
 {
 	struct ring_record_head head = { .size = RING_LOST_SIZE, .type = RING_RECORD_OVERRUN };
 
@@ -105,7 +101,7 @@ static bool tell_overrun(struct ring *ring, uint64_t count)
 static bool note_overrun(struct ring *ring, uint64_t count, uint64_t *missed)
 {
 	*missed = count > ring->reader.read ? count - ring->reader.read : 0;
-	if (*missed && !tell_overrun(ring, *missed))
+	if (*missed && !report_overrun(ring, *missed))
 		return false;
 	__atomic_fetch_add(&ring->reader.overrun, *missed, __ATOMIC_RELAXED);
 	__atomic_store_n(&ring->reader.read, ring->reader.read + *missed, __ATOMIC_RELAXED);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A span of bytes that is not trusted, and checked little-endian reads from
- * it: what every parser of files and guest data is written on. Offsets and
- * sizes are 64-bit bytes; a read that does not lie wholly inside the span
- * returns false and leaves *VALUE alone. Safe on any thread; owns nothing.
+/* Untrusted bytes and checked little-endian reads from them, for all parsers of files and guest
+ * data. Offsets and sizes are in bytes. A read that is not completely inside the span returns false
+ * and leaves *VALUE unchanged. Owns nothing. Any thread.
  */
 #ifndef KVMSCOPE_SHARED_SPAN_H
 #define KVMSCOPE_SHARED_SPAN_H
@@ -23,7 +21,7 @@ static inline struct span span_of(const void *data, size_t size)
 	return (struct span){ .data = data, .size = size };
 }
 
-/* Does [offset, offset + size) lie inside the span? */
+/* True if [offset, offset + size) is inside the span. */
 static inline bool span_contains(struct span span, uint64_t offset, uint64_t size)
 {
 	return size <= span.size && offset <= span.size - size;

@@ -40,6 +40,7 @@ void *world_copy(void *to, const void *from, size_t size);
 #define aligned_alloc(alignment, size) world_allocate(alignment, size)
 #define malloc(size)                   world_allocate(16, size)
 #define realloc(memory, size)          world_reallocate(memory, size)
+#define reallocarray(memory, n, size)  world_reallocate(memory, (n) * (size))
 #define free(memory)                   ((void)(memory))
 #define mmap(...)                      world_map(__VA_ARGS__)
 #define munmap(at, size)               world_nothing()

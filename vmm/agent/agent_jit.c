@@ -28,10 +28,10 @@ static void request(struct agent_jit *jit, uint32_t pid, uint64_t time)
 	}
 	index = jit->next;
 	jit->next = (index + 1) % AGENT_JIT_PROCESSES_MAX;
-	if (!jit->processes[index].pid || jit->processes[index].asked)
+	if (!jit->processes[index].pid || jit->processes[index].requested)
 		jit->waiting++;
 	jit->processes[index].pid = pid;
-	jit->processes[index].asked = false;
+	jit->processes[index].requested = false;
 	jit->processes[index].mapped = time;
 }
 
@@ -43,8 +43,8 @@ static void restart(struct agent_jit *jit, uint32_t pid, uint64_t time)
 
 	if (index == AGENT_JIT_PROCESSES_MAX)
 		return;
-	jit->waiting -= !jit->processes[index].asked;
-	jit->processes[index].asked = false;
+	jit->waiting -= !jit->processes[index].requested;
+	jit->processes[index].requested = false;
 	if (jit->processes[index].mapped > time)
 		jit->waiting++;
 	else
@@ -69,9 +69,9 @@ void agent_jit_observe(struct agent_jit *jit, const struct sideband *record, uin
 uint32_t agent_jit_next(struct agent_jit *jit)
 {
 	for (uint32_t i = 0; jit->waiting && i < AGENT_JIT_PROCESSES_MAX; i++) {
-		if (!jit->processes[i].pid || jit->processes[i].asked)
+		if (!jit->processes[i].pid || jit->processes[i].requested)
 			continue;
-		jit->processes[i].asked = true;
+		jit->processes[i].requested = true;
 		jit->waiting--;
 		return jit->processes[i].pid;
 	}

@@ -18,7 +18,7 @@
 struct agent_jit {
 	struct {
 		uint32_t pid; /* 0: none */
-		bool asked;
+		bool requested;
 		uint64_t mapped; /* guest time of its latest mapping */
 	} processes[AGENT_JIT_PROCESSES_MAX];
 	uint32_t next;    /* index for the next process */

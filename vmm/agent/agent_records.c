@@ -7,23 +7,6 @@
 
 #include "shared/agent_protocol.h"
 
-/* The payload of PERF_RECORD_MMAP2. */
-struct perf_mmap2 {
-	uint32_t pid, tid;
-	uint64_t start, size, offset;
-	union {
-		struct {
-			uint32_t major, minor;
-			uint64_t inode, generation;
-		};
-		struct {
-			uint8_t build_id_size, reserved[3];
-			uint8_t build_id[SIDEBAND_BUILD_ID_MAX];
-		};
-	};
-	uint32_t prot, flags;
-};
-
 /* The payload of PERF_RECORD_FORK and EXIT. */
 struct perf_task {
 	uint32_t pid, parent_pid, tid, parent_tid;
@@ -73,9 +56,9 @@ static const char *name_at(const struct source *source, size_t offset, size_t li
 
 static void decode_mmap(const struct source *source, struct agent_record *record)
 {
-	const char *name = name_at(source, sizeof(struct perf_mmap2), SIDEBAND_NAME_MAX);
+	const char *name = name_at(source, sizeof(struct agent_mmap2), SIDEBAND_NAME_MAX);
 	struct sideband_mmap *mapping;
-	struct perf_mmap2 from;
+	struct agent_mmap2 from;
 
 	if (!name || !span_copy(source->payload, 0, &from, sizeof(from)) || !from.pid)
 		return;

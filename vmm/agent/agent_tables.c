@@ -10,10 +10,10 @@
 #include "shared/span.h"
 #include "shared/unconst.h"
 
-/* A table that comes grows from here. */
+/* First size of an arriving table, bytes. */
 #define ROOM_FIRST 65536u
 
-/* Waits to be asked for: a whole message. */
+/* A request in the queue: a whole message. */
 struct queued_request {
 	struct queued_request *next;
 	struct agent_message message; /* with struct agent_request as payload */
@@ -21,17 +21,16 @@ struct queued_request {
 
 struct agent_tables {
 	struct guest_account *account;
-	struct queued_request *first, **last; /* the first is asked, while `asking` */
-	size_t waiting;
-	bool asking;
-	uint64_t request; /* the latest one's number */
-	uint64_t heard;   /* when it was asked, or had its latest part */
-	z_stream stream;  /* in use while there is `partial` */
-	struct agent_image_table *partial;
-	size_t room;                             /* bytes that it has room for */
-	struct agent_image_table *oldest, **end; /* those that came */
-	struct agent_image_table *kernel;        /* that came; NULL */
-	bool kernel_wanted;                      /* its queued is one of those */
+	struct queued_request *first, **last;
+	size_t waiting;                    /* length of the queue */
+	bool sent;                         /* the first one was sent */
+	uint64_t request;                  /* number of the latest one sent */
+	uint64_t active;                   /* when it was sent, or when its latest part arrived */
+	z_stream stream;                   /* in use while there is `partial` */
+	struct agent_image_table *partial; /* its room are the charged bytes */
+	struct agent_image_table *oldest, **end; /* complete ones */
+	struct agent_image_table *kernel;        /* complete; NULL */
+	bool kernel_queued;                      /* a request for it is in the queue */
 	struct agent_tables_statistics statistics;
 };
 
@@ -51,7 +50,7 @@ void agent_image_table_free(struct agent_image_table *table)
 {
 	if (!table)
 		return;
-	guest_account_release(table->account, table->taken);
+	guest_account_release(table->account, table->charged);
 	free(table);
 }
 
@@ -62,7 +61,6 @@ static void drop_partial(struct agent_tables *tables)
 	inflateEnd(&tables->stream);
 	agent_image_table_free(tables->partial);
 	tables->partial = NULL;
-	tables->room = 0;
 }
 
 static size_t request_size(const struct queued_request *queued)
@@ -103,9 +101,9 @@ static void remove_request(struct agent_tables *tables)
 {
 	struct queued_request *queued = tables->first;
 
-	tables->asking = false;
+	tables->sent = false;
 	if (is_kernel(queued))
-		tables->kernel_wanted = false;
+		tables->kernel_queued = false;
 	tables->first = queued->next;
 	if (!tables->first)
 		tables->last = &tables->first;
@@ -175,9 +173,9 @@ int agent_tables_request(struct agent_tables *tables, const struct agent_image *
 int agent_tables_request_kernel(struct agent_tables *tables, uint64_t modules_hash)
 {
 	struct queued_request *queued,
-		**place = tables->asking ? &tables->first->next : &tables->first;
+		**place = tables->sent ? &tables->first->next : &tables->first;
 
-	if (tables->kernel_wanted)
+	if (tables->kernel_queued)
 		return -EALREADY;
 	queued = make_request(tables, AGENT_TABLE_KERNEL, 0);
 	if (!queued)
@@ -188,7 +186,7 @@ int agent_tables_request_kernel(struct agent_tables *tables, uint64_t modules_ha
 	if (!queued->next)
 		tables->last = &queued->next;
 	tables->waiting++;
-	tables->kernel_wanted = true;
+	tables->kernel_queued = true;
 	return 0;
 }
 
@@ -206,53 +204,48 @@ static void cancel(struct agent_tables *tables, uint64_t *count, int error)
 
 const struct agent_message *agent_tables_next(struct agent_tables *tables, uint64_t time)
 {
-	if (tables->asking && time > tables->heard + AGENT_TABLES_PATIENCE)
+	if (tables->sent && time > tables->active + AGENT_TABLES_PATIENCE)
 		cancel(tables, &tables->statistics.refused, -ETIMEDOUT);
-	if (tables->asking || !tables->first)
+	if (tables->sent || !tables->first)
 		return NULL;
-	tables->asking = true;
-	tables->heard = time;
-	tables->statistics.asked += !is_kernel(tables->first);
+	tables->sent = true;
+	tables->active = time;
+	tables->statistics.requested += !is_kernel(tables->first);
 	request_of(tables->first)->request = ++tables->request;
 	return &tables->first->message;
 }
 
 static bool grow(struct agent_tables *tables)
 {
-	size_t room = tables->room ? 2 * tables->room : ROOM_FIRST;
+	size_t before = tables->partial ? tables->partial->charged : 0;
+	size_t room = before ? 2 * before : ROOM_FIRST;
 	struct agent_image_table *larger;
 
-	if (room > AGENT_TABLE_MAX || !charge(tables, room - tables->room))
+	if (room > AGENT_TABLE_MAX || !charge(tables, room - before))
 		return false;
 	larger = realloc(tables->partial, sizeof(*larger) + room);
 	if (!larger) {
-		guest_account_release(tables->account, room - tables->room);
+		guest_account_release(tables->account, room - before);
 		return false;
 	}
-	if (!tables->partial)
+	if (!before)
 		*larger = (struct agent_image_table){ .account = tables->account };
-	larger->taken = room;
+	larger->charged = room;
 	tables->partial = larger;
-	tables->room = room;
 	return true;
 }
 
+/* On failure the caller drops the partial table. */
 static bool begin(struct agent_tables *tables)
 {
 	const struct agent_request *request = request_of(tables->first);
 
+	tables->stream = (z_stream){ 0 };
 	if (!grow(tables))
 		return false;
-	tables->stream = (z_stream){ 0 };
-	if (inflateInit(&tables->stream) != Z_OK) {
-		agent_image_table_free(tables->partial);
-		tables->partial = NULL;
-		tables->room = 0;
-		return false;
-	}
 	tables->partial->build_id_size = request->build_id_size;
 	memcpy(tables->partial->build_id, request->build_id, sizeof(request->build_id));
-	return true;
+	return inflateInit(&tables->stream) == Z_OK;
 }
 
 /* 1 at the end of the stream, else 0; -EPROTO if it is invalid or too large. */
@@ -264,15 +257,15 @@ static int unpack(struct agent_tables *tables, struct span data)
 	stream->next_in = unconst(data.data);
 	stream->avail_in = (unsigned int)data.size;
 	do {
-		struct agent_image_table *table;
+		struct agent_image_table *table = tables->partial;
 
-		if (tables->partial->size == tables->room && !grow(tables))
+		if (table->size == table->charged && !grow(tables))
 			return -EPROTO;
 		table = tables->partial;
 		stream->next_out = table->bytes + table->size;
-		stream->avail_out = (unsigned int)(tables->room - table->size);
+		stream->avail_out = (unsigned int)(table->charged - table->size);
 		result = inflate(stream, Z_NO_FLUSH);
-		table->size = tables->room - stream->avail_out;
+		table->size = table->charged - stream->avail_out;
 		/* When the table is full, zlib may hold more output, or none: Z_BUF_ERROR then. */
 	} while (result == Z_OK && (stream->avail_in || !stream->avail_out));
 	if (result == Z_BUF_ERROR)
@@ -287,10 +280,9 @@ static void finish(struct agent_tables *tables)
 
 	inflateEnd(&tables->stream);
 	tables->partial = NULL;
-	tables->room = 0;
 	table = exact ? exact : table;
-	guest_account_release(table->account, table->taken - table->size);
-	table->taken = table->size;
+	guest_account_release(table->account, table->charged - table->size);
+	table->charged = table->size;
 	if (is_kernel(tables->first)) {
 		agent_image_table_free(agent_tables_pop_kernel(tables));
 		tables->kernel = table;
@@ -299,7 +291,7 @@ static void finish(struct agent_tables *tables)
 	} else {
 		*tables->end = table;
 		tables->end = &table->next;
-		tables->statistics.come++;
+		tables->statistics.complete++;
 	}
 	remove_request(tables);
 }
@@ -328,9 +320,9 @@ bool agent_tables_receive(struct agent_tables *tables, const struct agent_messag
 	if (!part || !span_part(span_of(part->data, agent_payload_size(message) - sizeof(*part)), 0,
 				part->size, &data))
 		return false;
-	if (!tables->asking || part->request != tables->request)
+	if (!tables->sent || part->request != tables->request)
 		return true; /* answer to an earlier request */
-	tables->heard = time;
+	tables->active = time;
 	if (part->error) {
 		cancel(tables, &tables->statistics.without, part->error);
 		return true;
@@ -344,7 +336,7 @@ bool agent_tables_receive(struct agent_tables *tables, const struct agent_messag
 void agent_tables_session_ended(struct agent_tables *tables)
 {
 	drop_partial(tables);
-	tables->asking = false;
+	tables->sent = false;
 }
 
 struct agent_image_table *agent_tables_pop(struct agent_tables *tables)
@@ -372,5 +364,5 @@ void agent_tables_statistics(const struct agent_tables *tables,
 			     struct agent_tables_statistics *statistics)
 {
 	*statistics = tables->statistics;
-	statistics->waiting = tables->waiting - tables->kernel_wanted;
+	statistics->waiting = tables->waiting - tables->kernel_queued;
 }

@@ -31,7 +31,7 @@ struct agent_image {
 struct agent_image_table {
 	struct agent_image_table *next;
 	struct guest_account *account; /* charged */
-	size_t taken;                  /* with this number of bytes */
+	size_t charged;                /* with this number of bytes */
 	uint8_t build_id[SIDEBAND_BUILD_ID_MAX];
 	size_t build_id_size; /* 0: of the kernel */
 	size_t size;          /* bytes */
@@ -39,12 +39,12 @@ struct agent_image_table {
 };
 
 struct agent_tables_statistics {
-	uint64_t asked;   /* images whose tables were requested */
-	uint64_t come;    /* complete tables that arrived */
-	uint64_t without; /* images without symbols or unreadable, as reported by the guest */
-	uint64_t refused; /* tables that were invalid, incomplete or too large */
-	uint64_t dropped; /* tables dropped for lack of memory before they were used */
-	uint64_t waiting; /* images whose tables have not arrived yet */
+	uint64_t requested; /* images whose tables were requested */
+	uint64_t complete;  /* complete tables that arrived */
+	uint64_t without;   /* images without symbols or unreadable, as reported by the guest */
+	uint64_t refused;   /* tables that were invalid, incomplete or too large */
+	uint64_t dropped;   /* tables dropped for lack of memory before they were used */
+	uint64_t waiting;   /* images whose tables have not arrived yet */
 	/* The counts above exclude the kernel's table. */
 	uint64_t kernels;     /* complete tables of the kernel that arrived */
 	int32_t kernel_error; /* negative errno of the latest failure, or 0 */

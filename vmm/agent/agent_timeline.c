@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/array.h"
 #include "shared/sample_record.h"
 
 #define CAPACITY_MIN (64ul << 10)
@@ -22,27 +23,18 @@ static size_t entry_size(const struct sideband *record)
 
 static bool reserve(struct agent_queue *queue, size_t size)
 {
-	size_t used = queue->end - queue->begin,
-	       capacity = queue->capacity ? queue->capacity : CAPACITY_MIN;
-	uint8_t *bytes;
+	size_t used = queue->end - queue->begin;
 
 	if (queue->capacity - queue->end >= size)
 		return true;
-	while (capacity < used + size)
-		capacity *= 2;
-	if (capacity > AGENT_QUEUE_MAX)
+	if (used + size > AGENT_QUEUE_MAX)
 		return false;
-	bytes = malloc(capacity);
-	if (!bytes)
-		return false;
-	if (used)
-		memcpy(bytes, queue->bytes + queue->begin, used);
-	free(queue->bytes);
-	queue->bytes = bytes;
-	queue->capacity = capacity;
+	if (queue->begin)
+		memmove(queue->bytes, queue->bytes + queue->begin, used);
 	queue->begin = 0;
 	queue->end = used;
-	return true;
+	size = used + size > CAPACITY_MIN ? used + size : CAPACITY_MIN;
+	return !array_reserve(&queue->bytes, &queue->capacity, size);
 }
 
 bool agent_queue_add(struct agent_queue *queue, uint64_t guest_time, const struct sideband *record)

@@ -5,24 +5,18 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 #include <x86intrin.h>
+
+#include "shared/clock_ns.h"
+#include "shared/read_file.h"
 
 /* True if FILE contains the word NAME. */
 static bool lists(const char *clocksources, const char *file, const char *name)
 {
 	char path[PATH_MAX], text[256], *rest = NULL;
-	ssize_t size = -1;
-	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", clocksources, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		size = read(fd, text, sizeof(text) - 1);
-		close(fd);
-	}
-	text[size > 0 ? size : 0] = '\0';
+	read_small_file(AT_FDCWD, path, text, sizeof(text));
 	for (char *word = strtok_r(text, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest))
 		if (!strcmp(word, name))
 			return true;
@@ -57,11 +51,9 @@ static uint64_t read_tsc(void)
 struct tsc_mark tsc_mark_now(void)
 {
 	struct tsc_mark mark = { .tsc = read_tsc() };
-	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	mark.time = clock_ns(CLOCK_MONOTONIC_RAW);
 	mark.width = read_tsc() - mark.tsc;
-	mark.time = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 	return mark;
 }
 

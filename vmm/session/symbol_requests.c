@@ -193,7 +193,7 @@ void symbol_requests_report(const struct symbol_requests *symbols,
 	dropped = tables->dropped + counts.names.dropped;
 	not_fetched = tables->refused + (answers ? counts.unasked : 0);
 	log_debug("symbols of user-space images: %llu requested, %llu stored, %llu had none",
-		  (unsigned long long)tables->asked, (unsigned long long)counts.names.added,
+		  (unsigned long long)tables->requested, (unsigned long long)counts.names.added,
 		  (unsigned long long)(tables->without + counts.names.nameless));
 	if (dropped)
 		log_warning(

@@ -110,7 +110,7 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	agent_image_table_free(table);
 	agent_tables_statistics(tables, &statistics);
 	CHECK_EQUAL(statistics.without, 1);
-	CHECK_EQUAL(statistics.come, 1);
+	CHECK_EQUAL(statistics.complete, 1);
 	CHECK_EQUAL(statistics.waiting, 1);
 	agent_tables_free(tables);
 	CHECK_EQUAL(account.used, 0);
@@ -155,7 +155,7 @@ TEST(agent_tables, the_kernel_s_comes_first)
 	agent_tables_statistics(tables, &statistics);
 	CHECK_EQUAL(statistics.kernels, 1);
 	CHECK_EQUAL(statistics.kernel_error, -EPROTO);
-	CHECK_EQUAL(statistics.come, 1);
+	CHECK_EQUAL(statistics.complete, 1);
 	CHECK_EQUAL(statistics.refused, 0);
 	CHECK_EQUAL(statistics.waiting, 1);
 	CHECK_EQUAL(agent_tables_request(tables, &image), 0);
@@ -173,7 +173,7 @@ TEST(agent_tables, the_oldest_go_where_the_memory_is_full)
 	for (size_t i = 0; i < 20; i++)
 		answer_with(tables, 100000 + i, 50000);
 	agent_tables_statistics(tables, &statistics);
-	CHECK_EQUAL(statistics.come, 20);
+	CHECK_EQUAL(statistics.complete, 20);
 	CHECK(statistics.dropped >= 10);
 	for (size_t i = (size_t)statistics.dropped; (table = agent_tables_pop(tables)); i++) {
 		CHECK_EQUAL(table->size, 100000 + i);
@@ -220,7 +220,7 @@ TEST(agent_tables, hostile_guest_gets_no_more_than_its_memory)
 	CHECK(agent_tables_next(tables, 6 + AGENT_TABLES_PATIENCE) != NULL);
 	agent_tables_statistics(tables, &statistics);
 	CHECK_EQUAL(statistics.refused, 4);
-	CHECK_EQUAL(statistics.come, 0);
+	CHECK_EQUAL(statistics.complete, 0);
 	CHECK(agent_tables_pop(tables) == NULL);
 	agent_tables_free(tables);
 	CHECK_EQUAL(account.used, 0);

@@ -109,7 +109,7 @@ TEST(agent_build_ids, other_perf_users_get_no_build_ids)
 
 struct mapping_record {
 	struct perf_event_header header;
-	struct mmap2 mapping;
+	struct agent_mmap2 mapping;
 	char path[PATH_MAX];
 };
 

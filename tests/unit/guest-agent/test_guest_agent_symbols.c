@@ -19,7 +19,7 @@
 /* Each of the last two is an end of a table. */
 static bool has_two_tables(const struct agent_statistics *statistics)
 {
-	return statistics->tables.come + statistics->tables.without == 2;
+	return statistics->tables.complete + statistics->tables.without == 2;
 }
 
 static struct symbols *symbols_of(const struct agent_image_table *table)
@@ -64,7 +64,7 @@ TEST(guest_agent, sends_the_symbols_of_a_mapped_file)
 	CHECK(agent_fixture_wait(&fixture, has_two_tables));
 	table = agent_pop_symbols(fixture.agent);
 	agent_fixture_tear_down(&fixture, &statistics);
-	CHECK_EQUAL(statistics.tables.come, 1);
+	CHECK_EQUAL(statistics.tables.complete, 1);
 	CHECK_EQUAL(statistics.tables.without, 1);
 	CHECK_EQUAL(statistics.refused, 0);
 	REQUIRE(table != NULL);

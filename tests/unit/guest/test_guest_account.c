@@ -435,7 +435,7 @@ TEST(guest_account, hostile_agent_fills_no_more_than_its_limit)
 	       (unsigned long long)statistics.records, (unsigned long long)statistics.lost,
 	       (unsigned long long)losses.counts[LOSS_SIDEBAND_INVALID],
 	       (unsigned long long)losses.counts[LOSS_SIDEBAND_DROPPED],
-	       (unsigned long long)statistics.tables.come);
+	       (unsigned long long)statistics.tables.complete);
 	CHECK(host.account.used <= LIMIT);
 	CHECK(guest.heap <= before + LIMIT + OWN);
 	/* Something was recorded. */
