@@ -17,11 +17,13 @@
 
 #include "guest-agent/timing.h"
 
-/* The flags of pthread_create(3) without those that only libc needs. */
-#define THREAD           (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
 #define STACK_SIZE       4096
 #define START_TIMEOUT_MS (AGENT_TASKS_LIFETIME_MS / 2)
 #define NAME             "kvmscope-%02x%02x%02x"
+
+/* The flags of pthread_create(3) without those that only libc needs. */
+static const int thread_flags =
+	CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
 
 enum { PROCESSES = 4, THREADS = 2, TASKS = PROCESSES + THREADS };
 
@@ -72,7 +74,7 @@ static void start_threads(void)
 
 	for (int i = 0; i < THREADS; i++) {
 		prctl(PR_SET_NAME, tasks[1 + i].comm);
-		ids[i] = clone(sleep_lifetime, stacks[i] + STACK_SIZE, THREAD, NULL);
+		ids[i] = clone(sleep_lifetime, stacks[i] + STACK_SIZE, thread_flags, NULL);
 		ids[i] = ids[i] < 0 ? -errno : ids[i];
 	}
 	prctl(PR_SET_NAME, tasks[0].comm);

@@ -23,7 +23,8 @@
 /* 20.2.2: bit i for a general counter, 32 + i for a fixed one; ClrOvfBuf and ClrCondChgd */
 #define GENERAL_BIT(i)     (UINT64_C(1) << (i))
 #define FIXED_BIT(i)       (UINT64_C(1) << (32 + (i)))
-#define GLOBAL_COUNTERS    ((GENERAL_BIT(INTEL_GENERAL) - 1) | (FIXED_BIT(INTEL_FIXED) - FIXED_BIT(0)))
+#define FIXED_COUNTERS     (FIXED_BIT(INTEL_FIXED) - FIXED_BIT(0))
+#define GLOBAL_COUNTERS    ((GENERAL_BIT(INTEL_GENERAL) - 1) | FIXED_COUNTERS)
 #define OVF_CTRL_CONDITION (UINT64_C(3) << 62)
 
 /* 20.2.1.1; AnyThread (bit 21) exists from version 3. */
