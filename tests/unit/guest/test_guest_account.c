@@ -189,7 +189,7 @@ static void note_heap(struct guest *guest)
 		guest->heap = used;
 }
 
-/* Waits for a host that has more than it takes. */
+/* Waits while the host's buffer is full. */
 static void say(struct guest *guest, const void *bytes, size_t size)
 {
 	struct pollfd port = { .fd = guest->fd, .events = POLLOUT };
@@ -264,7 +264,7 @@ static void add_mapping(struct guest *guest, uint32_t number, const char *name)
 		   &mmap, sizeof(mmap), name);
 }
 
-/* With a program, libraries and a cgroup of its own, and memory for a JIT. */
+/* Each has its own program, libraries and cgroup, and memory for a JIT. */
 static void add_process(struct guest *guest)
 {
 	const struct {

@@ -199,7 +199,7 @@ TEST(bpf_programs, are_loaded_until_they_are_unlinked)
 	CHECK(!is_there(&setting, &setting.programs[0]));
 	CHECK(is_there(&setting, &setting.programs[1]));
 	CHECK(is_there(&setting, &setting.programs[2]));
-	/* All its memory is in use by another one, of the same size. */
+	/* All its memory is now used by another program of the same size. */
 	set_name(&setting, 3, "bpf_prog_4");
 	CHECK(!is_there(&setting, &setting.programs[2]));
 	set_name(&setting, 3, "bpf_prog_3");
@@ -211,7 +211,7 @@ TEST(bpf_programs, are_loaded_until_they_are_unlinked)
 	CHECK(!is_there(&setting, &setting.programs[2]));
 }
 
-/* A sample in code of KERNEL's program NUMBER: is it sure whose it is? */
+/* Whether a sample in code of KERNEL's program NUMBER is assigned to a program with certainty. */
 static bool is_sure(const struct setting *setting, struct module_presence *presence,
 		    unsigned int number)
 {
@@ -220,7 +220,7 @@ static bool is_sure(const struct setting *setting, struct module_presence *prese
 
 	module_presence_check(presence, &setting->guest.view, &setting->guest.registers.paging, 100,
 			      &chain);
-	/* Its callers are known with it, as code of programs keeps frame pointers. */
+	/* Then its callers are known too, as code of programs keeps frame pointers. */
 	CHECK_EQUAL(chain.kernel_depth, chain.flags & SAMPLE_UNCERTAIN ? 1 : 2);
 	return !(chain.flags & SAMPLE_UNCERTAIN);
 }

@@ -4,7 +4,7 @@
 #include "tests/unit/btf_image.h"
 #include "tests/unit/shim/test.h"
 
-/* However long, and whatever they begin with; the first of two. */
+/* Names of any length and with any first letter; of two, the first is found. */
 TEST(btf, structs_are_found_by_their_whole_names)
 {
 	static const char *const names[] = { "b",         "begin",      "beginnin",

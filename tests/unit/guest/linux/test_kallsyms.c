@@ -64,7 +64,7 @@ static int locate(struct fixture *fixture)
 	return kallsyms_locate(&fixture->kallsyms, fixture->span, TEXT + (16 << 20), token_index);
 }
 
-/* Do all addresses and names equal what was written, in the form that is set? */
+/* Checks that all addresses and names equal those written in the current form. */
 static bool equals(struct fixture *fixture)
 {
 	char name[KALLSYMS_NAME_MAX], type;

@@ -127,7 +127,7 @@ TEST(kernel, without_exception_handlers_is_not_searched)
 	CHECK(strstr(error_message(), "starting"));
 }
 
-/* The stubs of a starting kernel, where the symbols have them. */
+/* The exception stubs of a starting kernel, at their symbols' addresses. */
 TEST(kernel, that_is_starting_is_found_by_its_early_handlers)
 {
 	struct guest_kernel *kernel;

@@ -19,7 +19,7 @@
 #define JIT             0xffffffffc0300000ull
 #define UNSURE(address) ((address) & ~SAMPLE_ADDRESS_CERTAIN)
 
-/* Two modules, whose build ids are of the bytes 1 and 2, and one without. */
+/* Two modules, whose build IDs consist of the bytes 1 and 2, and one without a build ID. */
 struct setting {
 	struct flat_guest guest;
 	struct module_presence *presence;
@@ -62,7 +62,7 @@ static void leave(struct setting *setting)
 	flat_guest_destroy(&setting->guest);
 }
 
-/* A chain of the kernel's A, B and C, and one address of the user's. */
+/* A chain of the kernel addresses A, B and C, and one user address. */
 static void check(struct setting *setting, uint64_t time, uint64_t a, uint64_t b, uint64_t c)
 {
 	const uint64_t addresses[] = { a, b, c, 0x401000 };
@@ -160,7 +160,7 @@ TEST(module_presence, code_in_no_known_module_is_uncertain)
 	CHECK_EQUAL(setting.addresses[3], 0x401000);
 }
 
-/* The unwinder still has the tables of those before. */
+/* The unwinder still has the tables of the previous modules. */
 TEST(module_presence, chain_ends_in_a_module_without_a_table)
 {
 	struct guest_module known[] = { { .start = FIRST, .size = 0x1000, .build_id_size = 20 } };

@@ -218,8 +218,8 @@ TEST(modules, name_text_build_id_and_symbols)
 	symbols_free(symbols);
 }
 
-/* The symbols of put_symbols() with their types in them; SIZED: how long the one that has a size is
- * then. */
+/* Checks the symbols of put_symbols() for a kernel without a table of types, which stores them in
+ * st_info or, if IN_SIZE, in st_size. SIZED: the expected size of "sized". */
 static void check_old_types(bool in_size, uint64_t sized)
 {
 	static const char types[] = "?tTtd";

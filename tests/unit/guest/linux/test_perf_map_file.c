@@ -323,7 +323,7 @@ static uint64_t now(void)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* More than JIT_CODE_LATE, and than the clocks may be apart. */
+/* More than JIT_CODE_LATE and the largest difference of the clocks. */
 static void wait_some(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
@@ -561,7 +561,7 @@ static int count_read(const struct guest_view *view, uint64_t gpa, void *to, siz
 	return 0;
 }
 
-/* As those of another process: each costs a system call. */
+/* Slow, as in another process, where each read is a system call. */
 static void count_reads(struct names *names)
 {
 	struct flat_guest *guest = &names->writer.guest.guest;
@@ -581,7 +581,7 @@ static unsigned int reads_of_a_look(struct names *names)
 	return reads - before;
 }
 
-/* Its list of processes does not come back to its beginning. */
+/* Its list of processes does not return to its head. */
 TEST(jit_maps, searches_are_bounded)
 {
 	const unsigned int links = 65536;

@@ -157,8 +157,7 @@ TEST(rdpmc_sites, too_many_are_an_error)
 	fixture_close(&fixture);
 }
 
-/* Symbols of modules may be of any size, and over each other: each of them would be read to its
- * end. */
+/* Symbols of modules may have any size, and overlap: each of them would be read to its end. */
 TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
 {
 	const uint64_t size = 60u << 20;

@@ -387,7 +387,7 @@ TEST(reported_kernel, modules_must_be_in_memory)
 	guest_kernel_free(kernel);
 	REQUIRE_EQUAL(guest_kernel_refresh(&kernel, newer, &guest.view), 0);
 	CHECK(!symbols_find(kernel->symbols, MODULE + 0x41, &symbol));
-	load_module(&guest); /* its note is where it was, and its text may be elsewhere */
+	load_module(&guest); /* its note is unchanged, and its text may be elsewhere */
 	check_modules(kernel, &guest, 0);
 	reported_kernel_free(reported);
 	reported = take_apart(0);

@@ -108,7 +108,8 @@ TEST(task, is_found_on_interrupt_and_exception_stacks)
 {
 	static const uint64_t stacks[] = {
 		DIRECT + IRQ_STACK + 0x1000, ENTRY_AREA + 0x2f00,
-		0x7ffffffde000, /* after SYSCALL, RSP is still the user's for some instructions */
+		0x7ffffffde000, /* after SYSCALL, RSP still has the user's value for some
+				   instructions */
 	};
 
 	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);
@@ -391,7 +392,7 @@ TEST(task, layout_with_a_missing_part_is_unknown)
 	CHECK_EQUAL(read_layout(&read, &ages[0], btf_image_finish(&image)), -ENOENT);
 }
 
-/* Its threads have the parent that their first one has. */
+/* Its threads have the same parent as its first thread. */
 TEST(task, is_reported_with_its_process_and_cgroup)
 {
 	FIXTURE(struct task_guest, fixture, task_guest_make, task_guest_free);

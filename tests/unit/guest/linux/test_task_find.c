@@ -134,7 +134,7 @@ static void add_symbols(struct known *known)
 	symbols_finish(known->kernel.per_cpu);
 }
 
-/* CPU 0 runs the first task, in memory that it has of another. */
+/* CPU 0 runs the first task, with the page tables of another. */
 static void make(struct known *known)
 {
 	const struct agent_task first = { .comm = "swapper/0" };
@@ -207,7 +207,7 @@ TEST(task_find, refuses_pids_of_another_namespace)
 	check(&known, -ENOENT);
 }
 
-/* A number that the first task has, too, is of something else. */
+/* A number that the first task has too has another meaning. */
 TEST(task_find, refuses_a_pid_that_the_first_task_has)
 {
 	struct known known;

@@ -46,7 +46,7 @@ TEST(task_list, has_processes_with_memory_of_their_own)
 	task_guest_free(&made);
 }
 
-/* A task that has ended is another one's memory by now. */
+/* A task has ended, and another one uses its memory. */
 TEST(task_list, changing_or_invalid_list_is_refused)
 {
 	struct guest_process list[4];
@@ -126,7 +126,7 @@ TEST(page_table_scan, reports_what_two_scans_agree_on)
 	CHECK_EQUAL(scan(scans, &kernel, &made, ring, &root), 0);
 	CHECK_EQUAL(scan(scans, &kernel, &made, ring, &root), 1);
 	CHECK_EQUAL(root, TABLES(3));
-	/* Another kernel: what it had before is not known. */
+	/* Another kernel: its tasks have not been reported yet. */
 	kernel.identity.gva = 1;
 	CHECK_EQUAL(scan(scans, &kernel, &made, ring, &root), 0);
 	CHECK_EQUAL(scan(scans, NULL, &made, ring, &root), 0);

@@ -143,7 +143,8 @@ static int read_slowly(const struct guest_view *view, uint64_t gpa, void *to, si
 	return 0;
 }
 
-/* The number of reads of a lookup whose deadline passed in the LAST one; WHOLE: it was complete. */
+/* Returns the number of reads of a lookup whose deadline passed at read LAST; WHOLE: whether it was
+ * complete. */
 static unsigned int look_slowly(struct user_guest *guest, unsigned int last, bool *whole)
 {
 	struct slow_reads reads = { .last = last,
@@ -188,7 +189,7 @@ TEST(user_map, lookup_ends_at_the_deadline)
 	}
 }
 
-/* Freed and used again for another address space, or moved, or half written. */
+/* Freed and reused for another address space, or moved, or partly written. */
 TEST(user_map, inconsistent_vma_is_refused)
 {
 	struct {
@@ -605,7 +606,7 @@ TEST(user_image, refuses_a_page_that_moves_during_the_read)
 	user_guest_free(&guest);
 }
 
-/* Its memory stays as it was for a while; its file is another one's already. */
+/* Its memory has not changed yet, but its file is already that of another mapping. */
 TEST(user_map, vma_that_is_unmapped_during_the_read_is_refused)
 {
 	for (int is_maple = 0; is_maple < 2; is_maple++) {
@@ -629,7 +630,7 @@ TEST(user_map, vma_that_is_unmapped_during_the_read_is_refused)
 	}
 }
 
-/* A page that was given to another file meanwhile. */
+/* A page that meanwhile belongs to another file. */
 TEST(user_image, does_not_use_a_page_of_another_file)
 {
 	const uint8_t *build_id;

@@ -15,7 +15,7 @@ static uint32_t add_one(struct btf_image *image, const char *name, const char *p
 				   &(struct btf_image_part){ part, offset, type }, 1);
 }
 
-/* A kind of maple nodes of SIZE bytes, with slots at LEVELS times AT. */
+/* Adds a type of maple nodes with SIZE bytes, whose slots are at LEVELS times AT. */
 static void add_node(struct btf_image *image, const char *name, uint32_t size, uint32_t at)
 {
 	uint32_t pivots = btf_image_add_array(image, SLOTS - 1);
@@ -31,7 +31,8 @@ static void add_node(struct btf_image *image, const char *name, uint32_t size, u
 			    3);
 }
 
-/* Is a kernel with such nodes detected as one with maple trees? Everything else is missing. */
+/* Whether a kernel with such nodes is detected as one with maple trees. Everything else is missing.
+ */
 static bool is_maple(uint32_t size, uint32_t at)
 {
 	static const char *const kinds[] = { "maple_dense", "maple_leaf_64", "maple_range_64",
@@ -64,7 +65,7 @@ TEST(vma_layout, slots_are_inside_a_maple_node)
 
 /* --- the page cache ------------------------------------------------------------------- */
 
-/* Struct NAME of words called as in NAMES, up to 8, which ends with NULL; its id. */
+/* Adds a struct NAME of up to 8 words with NAMES, which ends with NULL. Returns its ID. */
 static uint32_t add_words(struct btf_image *image, const char *name, const char *const *names)
 {
 	struct btf_image_part parts[8];

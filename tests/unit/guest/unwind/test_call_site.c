@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a call ends where an address points to: the bytes are what GNU as makes of the lines
- * beside them.
- */
+/* Whether a call ends at an address. The bytes are those that GNU as generates for the lines beside
+ * them. */
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/unwind/call_site.h"
 

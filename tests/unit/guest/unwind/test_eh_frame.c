@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .eh_frame made by hand: what each instruction does, and what broken ones do not. */
+/* Handwritten .eh_frame sections: the effect of each instruction, and that invalid ones are
+ * refused. */
 #include <errno.h>
 
 #include "tests/unit/shim/test.h"
@@ -13,7 +14,7 @@
 
 struct image {
 	uint8_t bytes[1024];
-	size_t size, entry; /* entry: where the one that is being written began */
+	size_t size, entry; /* entry: start of the one that is being written */
 	struct cfi_table *table;
 };
 
@@ -214,13 +215,13 @@ TEST(eh_frame, offsets_of_all_kinds)
 	check_rule(&image, 7, with_bp(DWARF_RBP, 40, CFI_UNDEFINED, 0));
 	check_rule(&image, 8, with_bp(DWARF_RBP, 40, CFI_SAME, 0));
 	check_rule(&image, 9, with_bp(DWARF_RBP, 40, CFI_REGISTER, 3));
-	/* Values without a location: RBP is lost, the chain is not. */
+	/* Values without a location: RBP is unknown, but the chain continues. */
 	check_rule(&image, 10, with_bp(DWARF_RBP, 40, CFI_UNDEFINED, 0));
 	check_rule(&image, 11, with_bp(DWARF_RBP, 40, CFI_UNDEFINED, 0));
 	cfi_table_free(image.table);
 }
 
-/* 2^60 times -8 is the number that has no negative. */
+/* 2^60 times -8 is INT64_MIN, which cannot be negated. */
 TEST(eh_frame, invalid_negative_offset)
 {
 	struct image image;
@@ -472,7 +473,7 @@ TEST(eh_frame, code_alignment_is_a_factor)
 	cfi_table_free(image.table);
 }
 
-/* With an entry of length 0 before what the header's table names, as some linkers leave it. */
+/* With an entry of length 0 before the one in the header's table, as some linkers write it. */
 TEST(eh_frame, table_of_the_header_is_used)
 {
 	struct eh_segment code = { .address = CODE, .offset = OFFSET, .size = SIZE };

@@ -106,7 +106,7 @@ TEST(unwind, an_interrupt_frame_alone_keeps_the_user_frame_pointer)
 	CHECK_EQUAL(fixture.chain.flags, 0);
 }
 
-/* Code(20) is the thunk's; it was called from before code(2), whose caller is the end. */
+/* Code(20) is in the thunk, which was called just before code(2), the outermost function. */
 static void make_thunk(struct fixture *fixture, uint16_t flags, uint64_t on_top)
 {
 	make(fixture);
@@ -163,7 +163,7 @@ TEST(unwind, plain_return_is_not_a_thunk)
 #define GENERATED     (TEXT + 0x20000000) /* by the kernel */
 #define GENERATED_GPA 0x40000ull
 
-/* A function with its caller in slot 2 after a call, and that one's caller in slot 3. */
+/* A function whose caller is in slot 2 after a call, and whose caller's caller is in slot 3. */
 static void make_generated(struct fixture *fixture, uint64_t at)
 {
 	static const uint8_t function[] = { 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90, 0x90,
@@ -464,7 +464,7 @@ static void check_user_chain(struct fixture *fixture, unsigned int depth, uint8_
 	CHECK_EQUAL(fixture->chain.flags, flags);
 }
 
-/* It has no frame pointers, and RBP is where it has some data, on the stack. */
+/* The program has no frame pointers, and RBP points to data on the stack. */
 TEST(unwind, wrong_frame_pointer_does_not_lead_to_a_caller)
 {
 	const uint64_t data = 0x500000;
@@ -488,7 +488,7 @@ TEST(unwind, wrong_frame_pointer_does_not_lead_to_a_caller)
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
 }
 
-/* A return address of the stack, but that of a caller further out, or of a call that is over. */
+/* A return address on the stack, but that of an outer caller, or of a call that has returned. */
 TEST(unwind, call_of_another_function_is_not_a_caller)
 {
 	FIXTURE(struct fixture, fixture, make_user, destroy, 0x404000);
@@ -516,7 +516,7 @@ TEST(unwind, call_through_a_PLT_leads_to_the_function_in_its_slot)
 	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
 }
 
-/* RBP is its caller's, and leads to that one's caller, which would seem to be the direct one. */
+/* RBP is its caller's, and leads to the caller's caller, which would seem to be the caller. */
 TEST(unwind, function_without_a_frame_is_unwound_by_its_return_address)
 {
 	FIXTURE(struct fixture, fixture, make_user, destroy, 0x404000);
@@ -527,7 +527,7 @@ TEST(unwind, function_without_a_frame_is_unwound_by_its_return_address)
 	check_user_chain(&fixture, 3, 0);
 	CHECK_EQUAL(fixture.addresses[1], 0x404800);
 	CHECK_EQUAL(fixture.addresses[2], 0x404000);
-	/* A word that is left over from another call, where there is a frame. */
+	/* The word is left over from a call of another function, and the code has a frame. */
 	put_direct_call(&fixture, 0x404800, 0x402000);
 	check_user_chain(&fixture, 2, 0);
 	CHECK_EQUAL(fixture.addresses[1], 0x404000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks of a CPU and of tasks that begin: what they lead to, and where a chain ends. */
+/* Stacks of a CPU and of new tasks: to which stack they lead, and where a chain ends. */
 #include "shared/sample_record.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/unwind_fixture.h"
@@ -124,9 +124,8 @@ TEST(unwind, copied_exception_stack_ends_with_the_interrupted_frame)
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
 }
 
-/* The first instructions of a system call, on the program's stack, and the last ones have the mark
- * of an end.
- */
+/* The first instructions of a system call, on the program's stack, and its last ones are marked as
+ * the end of a chain. */
 TEST(unwind, entry_code_on_another_stack_is_not_the_end)
 {
 	FIXTURE(struct fixture, fixture, make, destroy);
@@ -138,8 +137,8 @@ TEST(unwind, entry_code_on_another_stack_is_not_the_end)
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
 }
 
-/* A task that begins, in a function that its first code calls: CS as the program has it, or 0.
- * PADDING is that of kernels with FRED. */
+/* A new task, in a function called by its first code. CS is the program's, or 0. PADDING is that of
+ * kernels with FRED. */
 static void begin_task(struct fixture *fixture, uint64_t padding, uint64_t cs)
 {
 	uint64_t registers = 0x4000 - padding - REGISTERS_SIZE;

@@ -380,7 +380,8 @@ static void check_step(struct stepping *stepping)
 		print_chain(stepping, &chain);
 }
 
-/* One instruction; signals but those of stepping are the child's. False: it has ended. */
+/* Steps one instruction; the child gets all signals except those of stepping. False: it has ended.
+ */
 static bool step(struct child *child, int *signal)
 {
 	int status;

@@ -263,7 +263,7 @@ TEST(unwind_user, code_without_a_table_needs_a_caller_after_a_call)
 	CHECK_EQUAL(fixture.addresses[1], code(2));
 }
 
-/* The one before this, but it calls something else: RBP was its caller's, or anything. */
+/* As before, but it calls another function: RBP may be its caller's, or anything. */
 TEST(unwind_user, call_of_another_function_is_not_a_caller_of_compiled_code)
 {
 	static const int32_t distance = 0x4000;
@@ -288,7 +288,7 @@ static void check_lost_in_library(struct fixture *fixture)
 	check_chain(fixture, 1, SAMPLE_USER_TRUNCATED);
 }
 
-/* It may have no frame pointers: what is found by them then is not its caller. */
+/* It may have no frame pointers: then they do not lead to its caller. */
 TEST(unwind_user, code_with_a_pending_table_ends_the_chain)
 {
 	struct user_image_key key = { .kind = USER_IMAGE_FILE, .inode = 1 };
@@ -349,7 +349,7 @@ static void check_caller(struct fixture *fixture, uint64_t caller)
 	destroy(fixture);
 }
 
-/* bp is its caller's as long as it has not made its frame, and when it has given it up. */
+/* bp is its caller's before it has set up its frame, and after it has torn it down. */
 TEST(unwind_user, generated_code_has_no_frame_at_its_start_and_end)
 {
 	static const char function[] =
@@ -371,7 +371,7 @@ TEST(unwind_user, generated_code_has_no_frame_at_its_start_and_end)
 	check_caller(&fixture, code(2));
 }
 
-/* bp is _dl_fini's there, whose caller must not be reported. */
+/* bp is that of _dl_fini there, whose caller must not be reported. */
 TEST(unwind_user, fini_has_no_frame)
 {
 	static const char fini[] = "\xf3\x0f\x1e\xfa\x48\x83\xec\x08\x48\x83\xc4\x08\xc3";
@@ -497,7 +497,7 @@ TEST(unwind_user, code_is_read_across_the_end_of_a_page)
 	check_caller(&fixture, code(3));
 }
 
-/* In a program with a table, code that no FDE describes: written by hand, or not by a compiler. */
+/* In a program with a table, code without an FDE, such as handwritten code. */
 TEST(unwind_user, code_that_the_table_does_not_describe_is_unwound_by_its_frame_pointer)
 {
 	FIXTURE(struct fixture, fixture, make, destroy);
