@@ -87,7 +87,6 @@ static struct virtio_device *make_device(uint8_t kind, int fd)
 					       { .name = "second", .fd = fd } };
 	struct virtio_console_options console = { .ports = ports, .port_count = 2 };
 	struct virtio_blk_options blk = { .read_only = kind & 4 };
-	struct virtio_rng_options rng = { .bytes_per_second = 1000 };
 	struct virtio_device *device = NULL;
 	char path[64];
 
@@ -98,7 +97,7 @@ static struct virtio_device *make_device(uint8_t kind, int fd)
 	else if (kind % 3 == 1)
 		virtio_console_create(&device, &console, &memory, loop, line);
 	else
-		virtio_rng_create(&device, &rng, &memory, loop, line);
+		virtio_rng_create(&device, 1000, &memory, loop, line);
 	if (!device)
 		abort();
 	return device;

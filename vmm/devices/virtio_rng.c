@@ -117,7 +117,7 @@ static int open_timer(struct virtio_rng *rng)
 	return event_loop_add(rng->device.loop, rng->timer_fd, EPOLLIN, on_period_end, rng);
 }
 
-int virtio_rng_create(struct virtio_device **result, const struct virtio_rng_options *options,
+int virtio_rng_create(struct virtio_device **result, uint32_t bytes_per_second,
 		      const struct memory *memory, struct event_loop *loop, struct irq_line line)
 {
 	struct virtio_device_options common = { .operations = &operations,
@@ -126,8 +126,7 @@ int virtio_rng_create(struct virtio_device **result, const struct virtio_rng_opt
 						.line = line,
 						.queue_count = 1,
 						.queue_size = QUEUE_SIZE };
-	uint32_t rate =
-		options->bytes_per_second ? options->bytes_per_second : VIRTIO_RNG_RATE_DEFAULT;
+	uint32_t rate = bytes_per_second ? bytes_per_second : VIRTIO_RNG_RATE_DEFAULT;
 	struct virtio_rng *rng = calloc(1, sizeof(*rng));
 	int error;
 

@@ -10,13 +10,9 @@
 
 #define VIRTIO_RNG_RATE_DEFAULT (1u << 20)
 
-struct virtio_rng_options {
-	uint32_t bytes_per_second; /* 0: VIRTIO_RNG_RATE_DEFAULT */
-};
-
-/* The errors of virtio_device_init() and timerfd_create(2). Any thread. End with
- * virtio_device_destroy(). */
-int virtio_rng_create(struct virtio_device **device, const struct virtio_rng_options *options,
+/* A rate of 0 is VIRTIO_RNG_RATE_DEFAULT. The errors of virtio_device_init() and timerfd_create(2).
+ * Any thread. End with virtio_device_destroy(). */
+int virtio_rng_create(struct virtio_device **device, uint32_t bytes_per_second,
 		      const struct memory *memory, struct event_loop *loop, struct irq_line line);
 
 #endif

@@ -144,28 +144,27 @@ static const int calls[] = {
 
 static int restrict_calls(void)
 {
-	static const unsigned long requests[] = { TCGETS, BLKGETSIZE64, BLKSSZGET };
+	const struct {
+		int call;
+		struct scmp_arg_cmp condition;
+	} conditional[] = {
+		{ SYS_openat, SCMP_A2(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY) },
+		{ SYS_open, SCMP_A1(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY) },
+		{ SYS_write, SCMP_A0(SCMP_CMP_LE, REPORT, 0) },
+		/* Reading limits is allowed, setting them is not. */
+		{ SYS_prlimit64, SCMP_A2(SCMP_CMP_EQ, 0, 0) },
+		{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, TCGETS, 0) },
+		{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, BLKGETSIZE64, 0) },
+		{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, BLKSSZGET, 0) },
+	};
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int error = filter ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && !error; i++)
 		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
-	if (!error)
-		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
-					 SCMP_A2(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY));
-	if (!error)
-		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(open), 1,
-					 SCMP_A1(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY));
-	if (!error)
-		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(write), 1,
-					 SCMP_A0(SCMP_CMP_LE, REPORT, 0));
-	/* Reading limits is allowed, setting them is not. */
-	if (!error)
-		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
-					 SCMP_A2(SCMP_CMP_EQ, 0, 0));
-	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]) && !error; i++)
-		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
-					 SCMP_A1(SCMP_CMP_EQ, requests[i], 0));
+	for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]) && !error; i++)
+		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, conditional[i].call, 1,
+					 conditional[i].condition);
 	if (!error)
 		error = seccomp_load(filter);
 	seccomp_release(filter);

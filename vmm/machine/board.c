@@ -125,9 +125,8 @@ static int add_agent_port(struct board *board, struct vm *vm, const struct machi
 
 static int add_entropy(struct board *board, struct vm *vm)
 {
-	struct virtio_rng_options options = { 0 };
 	struct virtio_device *device;
-	int error = virtio_rng_create(&device, &options, &vm->memory, board->loop,
+	int error = virtio_rng_create(&device, 0, &vm->memory, board->loop,
 				      next_virtio_line(board, vm));
 
 	return error ? error : add_virtio(board, device);

@@ -54,9 +54,8 @@ static int try_serial(struct fixture *fixture)
 
 static int try_rng(struct fixture *fixture)
 {
-	struct virtio_rng_options options = { 0 };
 	struct virtio_device *device;
-	int error = virtio_rng_create(&device, &options, &fixture->memory, fixture->loop, line);
+	int error = virtio_rng_create(&device, 0, &fixture->memory, fixture->loop, line);
 
 	virtio_device_destroy(device);
 	return error;

@@ -13,11 +13,10 @@
 
 static bool start_rng(struct driver *driver, uint32_t rate)
 {
-	struct virtio_rng_options options = { .bytes_per_second = rate };
 	struct virtio_device *device;
 
 	return driver_init(driver) &&
-	       !virtio_rng_create(&device, &options, &driver->memory, driver->loop,
+	       !virtio_rng_create(&device, rate, &driver->memory, driver->loop,
 				  driver_line(driver)) &&
 	       driver_attach(driver, device);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/shim/test.h"
-#include "vmm/kvm/instruction.h"
+#include "vmm/kvm/exit_report.h"
 
 #define NAME(...)                                                                                  \
 	instruction_name((const uint8_t[]){ __VA_ARGS__ }, sizeof((uint8_t[]){ __VA_ARGS__ }))
