@@ -140,10 +140,9 @@ static int load_by_addresses(struct loader *loader, struct multiboot_header *hea
 	if (header->bss_end > loader->image_end)
 		loader->image_end = header->bss_end;
 	if (header->entry < header->load_address || header->entry >= loader->image_end)
-		return error_set(
-			-ENOEXEC,
-			"%s: broken multiboot header: its entry %#x is outside the image",
-			loader->file.path, header->entry);
+		return error_set(-ENOEXEC,
+				 "%s: broken multiboot header: its entry %#x is outside the image",
+				 loader->file.path, header->entry);
 	if (!memory_pointer(loader->memory, header->load_address,
 			    loader->image_end - header->load_address))
 		return error_set(
