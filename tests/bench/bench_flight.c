@@ -53,7 +53,7 @@ static bool record_sample(void *context, struct flight_trigger *trigger)
 		atomic_fetch_sub(&source->to_take, 1);
 	}
 	*trigger =
-		(struct flight_trigger){ .told = { bench_time(CLOCK_MONOTONIC_RAW), "bench", "" },
+		(struct flight_trigger){ .listed = { bench_time(CLOCK_MONOTONIC_RAW), "bench", "" },
 					 .path = source->dumping ? OUTPUT : NULL };
 	return true;
 }
@@ -77,7 +77,7 @@ static struct flight_options flight_options(struct flight_source *source)
 {
 	return (struct flight_options){
 		.wake_fd = eventfd(0, EFD_NONBLOCK),
-		.take = record_sample,
+		.next_trigger = record_sample,
 		.missed = missed,
 		.done = done,
 		.context = source,

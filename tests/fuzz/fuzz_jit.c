@@ -139,8 +139,8 @@ static uint64_t expected_offset(struct state *state, const struct sample *sample
 	if (!is_anonymous(address) ||
 	    !jit_code_find(state->code, sample->pid, address, sample->time, &function))
 		return 0;
-	check(address >= function.start && address < function.end);
-	return function.place + (address - function.start);
+	check(address >= function.range.start && address < function.range.end);
+	return function.offset + (address - function.range.start);
 }
 
 static void check_sample(struct state *state, struct input *input)

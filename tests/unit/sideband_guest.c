@@ -218,7 +218,7 @@ static bool handle_trigger(void *context, struct flight_trigger *trigger)
 {
 	if (!atomic_exchange((atomic_bool *)context, false))
 		return false;
-	*trigger = (struct flight_trigger){ .told = { now() + 1000000000, "test", "" } };
+	*trigger = (struct flight_trigger){ .listed = { now() + 1000000000, "test", "" } };
 	return true;
 }
 
@@ -236,7 +236,7 @@ int sideband_guest_flight(const char *path)
 	atomic_bool triggered = false;
 	const struct flight_options flight = {
 		.wake_fd = -1,
-		.take = handle_trigger,
+		.next_trigger = handle_trigger,
 		.missed = none_missed,
 		.done = ignore_result,
 		.context = &triggered,

@@ -247,7 +247,7 @@ static void read_user_images(struct collector *collector, uint64_t time)
 static void follow_kernel(struct collector *collector, uint64_t time)
 {
 	if (!collector->error)
-		collector_note_error(collector, collector_kernel_turn(&collector->kernel, time));
+		collector_note_error(collector, collector_kernel_update(&collector->kernel, time));
 	if (collector_kernel_replaced(&collector->kernel))
 		begin_boot(collector);
 	collector_kernel_reclaim(&collector->kernel);
@@ -257,7 +257,7 @@ static void follow_kernel(struct collector *collector, uint64_t time)
 static void write_files(struct collector *collector, uint64_t time)
 {
 	collector_files_write_out(collector, time);
-	collector_files_turn(collector, time);
+	collector_files_update(collector, time);
 }
 
 static void drain(struct collector *collector)
@@ -272,8 +272,8 @@ static void drain(struct collector *collector)
 	time = collector_now();
 	read_user_images(collector, time);
 	follow_kernel(collector, time);
-	if (collector->options.turn)
-		collector->options.turn(collector->options.context);
+	if (collector->options.drained)
+		collector->options.drained(collector->options.context);
 	write_files(collector, time);
 	update_statistics(collector, &counts);
 }
@@ -358,7 +358,7 @@ static void *collect(void *argument)
 		wait_for_samples(collector);
 		drain(collector);
 		if (collector->flight) {
-			flight_turn(collector->flight);
+			flight_update(collector->flight);
 			collector_jit_write(&collector->jit);
 		}
 		reset_boot(collector);

@@ -2,7 +2,7 @@
 /*
  * The collector: one thread that drains the rings of all vCPUs into a perf.data file, finds the
  * guest's kernel, and passes it to the sampler. It depends neither on KVM nor on the sampler:
- *rings, guest memory and registers come in through the options.
+ * rings, guest memory and registers come in through the options.
  *
  *	vCPU thread --sample--> ring --> collector --> perf.data, build-id cache
  *	            <-- kernel ---------'   ^--- guest memory, registers
@@ -82,9 +82,9 @@ struct collector_options {
 	 */
 	void (*publish)(void *context, const struct guest_kernel *kernel);
 	/*
-	 * The kernel that was published last is no longer running: after a kexec, as far as that
-	 * can be detected, or a reset. Addresses are unknown until the next publish(), which may be
-	 * of the same kernel. publish(NULL) follows if no vCPU runs. Collector thread; may be NULL.
+	 * The kernel that was published last no longer runs: after a kexec, as far as that can be
+	 * detected, or a reset. Addresses are unknown until the next publish(), which may be of the
+	 * same kernel. publish(NULL) follows if no vCPU runs. Collector thread; may be NULL.
 	 */
 	void (*lost)(void *context);
 	/*
@@ -96,7 +96,7 @@ struct collector_options {
 	 */
 	void (*modules)(void *context, const struct guest_module *list, size_t count);
 	/* Called after each drain of the rings, on the collector's thread; may be NULL. */
-	void (*turn)(void *context);
+	void (*drained)(void *context);
 	/*
 	 * A source reported that a process mapped a file, whose build id may be unknown. Called at
 	 * once, on the collector's thread; may be NULL.
@@ -108,14 +108,14 @@ struct collector_options {
 	 * unknown). Called where guest memory does not suffice, on the collector's thread; may be
 	 * NULL.
 	 */
-	struct reported_kernel *(*told)(void *context, uint64_t modules_hash);
+	struct reported_kernel *(*kernel_report)(void *context, uint64_t modules_hash);
 	/*
-	 * Guest tasks that the agent has reported since (reported_tasks.h). -EAGAIN: none yet; with
-	 * ASK they are requested, unless they were already: -EOPNOTSUPP if no agent can report them
-	 * now. Other errors: the agent's answer, once. Called where the kernel has no BTF, on the
-	 * collector's thread; may be NULL.
+	 * Receives the guest tasks that the agent has reported (reported_tasks.h). ASK requests
+	 * them, unless a request is pending. -EAGAIN: none yet; -EOPNOTSUPP: no agent can report
+	 * them now; other errors: the agent's answer, returned once. Called where the kernel has no
+	 * BTF, on the collector's thread; may be NULL.
 	 */
-	int (*tasks)(void *context, bool ask, struct reported_tasks *told);
+	int (*tasks)(void *context, bool ask, struct reported_tasks *reported);
 	/*
 	 * The count of a watch on a vCPU so far; false: none yet. Called at the end of each round,
 	 * on the collector's thread; may be NULL.
@@ -155,10 +155,10 @@ struct collector_statistics {
 	uint64_t samples; /* written while the file has not ENDED, or passed to the flight recorder;
 			     those of the host, too */
 	uint64_t readable;      /* of them, those that readers of the files find by now; not with a
-				   flight      recorder */
+				   flight recorder */
 	uint64_t readable_here; /* of those, in the present file */
-	uint64_t host;          /* of them, taken outside of the guest */
-	uint64_t kernel;        /* of them, taken at CPL 0 */
+	uint64_t host;          /* of SAMPLES, those outside of the guest */
+	uint64_t kernel;        /* of SAMPLES, those at CPL 0 */
 	uint64_t lost;          /* dropped by a full ring, or by their source */
 	uint64_t bytes;         /* of all files so far */
 	unsigned int files;     /* 1, and one for each kernel after the first */

@@ -84,13 +84,7 @@ static bool is_regular_file(const char *path)
 static int open_output(struct collector *collector)
 {
 	struct perf_data_options options = collector->options.output;
-	const struct collector_output_options output = {
-		.account = collector->options.account,
-		.images = &collector->kernel.boot.images,
-		.page_tables = collector_kernel_is_program(&collector->kernel),
-		.mapped = collector->options.mapped,
-		.context = collector->options.context,
-	};
+	const struct collector_output_options output = collector_output_options(&collector->kernel);
 	int error;
 
 	if (collector->options.files)
@@ -209,7 +203,7 @@ void collector_files_end(struct collector *collector)
 		give_up_file(collector);
 }
 
-void collector_files_turn(struct collector *collector, uint64_t time)
+void collector_files_update(struct collector *collector, uint64_t time)
 {
 	THREAD_CHECK(&collector->owner);
 	if (!collector->options.files)

@@ -212,10 +212,10 @@ static bool request_report(struct collector_kernel *kernel, uint64_t now)
 	struct collector_scan scan = collector_scan_begin();
 	struct reported_kernel *report;
 
-	if (!options->told || now < kernel->boot.next_report)
+	if (!options->kernel_report || now < kernel->boot.next_report)
 		return false;
-	report = options->told(options->context,
-			       kernel->reported ? kernel->reported->modules_hash : 0);
+	report = options->kernel_report(options->context,
+					kernel->reported ? kernel->reported->modules_hash : 0);
 	kernel->boot.next_report =
 		now + REPORT_INTERVAL + REPORT_SHARE * (collector_scan_begin().begun - scan.begun);
 	if (!report)
@@ -433,7 +433,7 @@ static int publish_given(struct collector_kernel *kernel)
 	return error ? error : write_known(kernel);
 }
 
-int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
+int collector_kernel_update(struct collector_kernel *kernel, uint64_t now)
 {
 	int error = 0;
 
@@ -448,9 +448,9 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 	if (!collector_kernel_is_lost(kernel))
 		apply_report(kernel, now);
 	if (!collector_kernel_is_lost(kernel))
-		error = collector_tasks_turn(kernel, now);
+		error = collector_tasks_update(kernel, now);
 	return error || collector_kernel_is_lost(kernel) ? error
-							 : collector_scans_turn(kernel, now);
+							 : collector_scans_update(kernel, now);
 }
 
 bool collector_kernel_replaced(const struct collector_kernel *kernel)

@@ -113,7 +113,7 @@ void collector_kernel_end_file(struct collector_kernel *kernel);
 int collector_kernel_write_hostname(struct collector_kernel *kernel);
 
 /* Searches for the kernel, or scans its modules, if that is due at NOW (ns). Errors of writing. */
-int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now);
+int collector_kernel_update(struct collector_kernel *kernel, uint64_t now);
 
 /* Was another kernel found instead? Then a boot has ended. */
 bool collector_kernel_replaced(const struct collector_kernel *kernel);

@@ -57,7 +57,7 @@ void collector_scan_end(struct collector_scan *scan);
 uint64_t collector_scan_latest(void);
 
 /* Scans the list of the newest kernel if that is due at NOW (ns). Errors of writing. */
-int collector_scans_turn(struct collector_kernel *kernel, uint64_t now);
+int collector_scans_update(struct collector_kernel *kernel, uint64_t now);
 /* The last scan: modules that it does not find ended at the one before. Errors of writing. */
 int collector_scans_finish(struct collector_kernel *kernel);
 /* Nothing uses replaced kernels: takes over what their samples confirmed, and frees what samples of
@@ -71,8 +71,8 @@ void collector_scans_reclaim(struct collector_kernel *kernel);
 void collector_tasks_reset(struct collector_kernel *kernel);
 
 /* Searches for the layout if that is due; on success there is a new newest kernel. NOW and errors
- * as in collector_kernel_turn(). */
-int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now);
+ * as in collector_kernel_update(). */
+int collector_tasks_update(struct collector_kernel *kernel, uint64_t now);
 
 /* Warns if the tasks of FOUND, the next newest kernel, are unknown and no agent can report any. */
 void collector_tasks_warn_first(const struct collector_kernel *kernel,

@@ -7,7 +7,7 @@
 
 #include "shared/error.h"
 #include "vmm/guest/linux/guest_kernel.h"
-#include "vmm/record/collector.h"
+#include "vmm/record/collector_kernel.h"
 
 static int write_record(void *context, const struct sideband *record)
 {
@@ -23,6 +23,17 @@ static int write_comm(void *context, uint64_t time, const struct perf_data_task 
 static int write_cgroup(void *context, uint64_t time, uint64_t id, const char *path)
 {
 	return perf_data_writer_cgroup(context, time, id, path);
+}
+
+struct collector_output_options collector_output_options(const struct collector_kernel *kernel)
+{
+	return (struct collector_output_options){
+		.account = kernel->options->account,
+		.images = &kernel->boot.images,
+		.page_tables = collector_kernel_is_program(kernel),
+		.mapped = kernel->options->mapped,
+		.context = kernel->options->context,
+	};
 }
 
 int collector_output_open(struct collector_output *output, const struct perf_data_options *file,

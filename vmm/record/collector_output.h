@@ -17,6 +17,7 @@
 #include "vmm/record/file_state.h"
 #include "vmm/resolve/resolver.h"
 
+struct collector_kernel;
 struct collector_options;
 struct guest_kernel;
 
@@ -33,6 +34,9 @@ struct collector_output_options {
 	void (*mapped)(void *context, const struct sideband_mmap *mapping);
 	void *context;
 };
+
+/* Those of the files of KERNEL's guest. */
+struct collector_output_options collector_output_options(const struct collector_kernel *kernel);
 
 /* Opens the file. OPTIONS NULL: all zero. The errors of perf_data_writer_open(), and -ENOMEM. */
 int collector_output_open(struct collector_output *output, const struct perf_data_options *file,

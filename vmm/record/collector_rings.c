@@ -17,16 +17,16 @@ static void count_sample(struct collector_statistics *statistics, const struct s
 static void read_sample(struct collector *collector, size_t ring, const struct ring_record *record,
 			struct collector_statistics *counts)
 {
-	const struct sample *taken =
+	const struct sample *sampled =
 		collector_sample(record, collector->options.output.vcpus,
 				 perf_data_watches_count(collector->options.output.watches));
 	_Alignas(struct sample) uint8_t room[DEFERRED_LOOKUP_SIZE];
 	const struct sample *sample;
 
-	if (!taken)
+	if (!sampled)
 		return;
-	sample = collector_user_complete(&collector->kernel, taken, (struct sample *)room);
-	if (sample != taken && collector->flight)
+	sample = collector_user_complete(&collector->kernel, sampled, (struct sample *)room);
+	if (sample != sampled && collector->flight)
 		flight_complete(collector->flight, ring, sample);
 	collector->last_time[sample->vcpu] = sample->time;
 	count_sample(counts, sample);
@@ -84,6 +84,7 @@ static void count_lost(struct collector *collector, size_t ring, uint64_t count,
 								      vcpu, count));
 }
 
+/* Samples that RING dropped, as it was full. */
 static void read_lost(struct collector *collector, size_t ring, const struct ring_record *record,
 		      struct collector_statistics *counts)
 {
@@ -95,6 +96,7 @@ static void read_lost(struct collector *collector, size_t ring, const struct rin
 	count_lost(collector, ring, lost->count, counts);
 }
 
+/* Samples that their source lost before they reached RING. */
 static void read_lost_before(struct collector *collector, size_t ring,
 			     const struct ring_record *record, struct collector_statistics *counts)
 {

@@ -224,7 +224,7 @@ static int scan_code(struct collector_kernel *kernel, struct found *found)
 	return 0;
 }
 
-int collector_scans_turn(struct collector_kernel *kernel, uint64_t now)
+int collector_scans_update(struct collector_kernel *kernel, uint64_t now)
 {
 	struct collector_scan scan = collector_scan_begin();
 	struct found found = { .begun = cost_clock(kernel) };
@@ -266,7 +266,7 @@ int collector_scans_finish(struct collector_kernel *kernel)
 	kernel->boot.scanned = false;
 	for (int i = 0; i < LAST_SCANS && !error && !kernel->boot.scanned; i++) {
 		kernel->boot.next_scan = kernel->boot.next_refresh = 0;
-		error = collector_scans_turn(kernel, 0);
+		error = collector_scans_update(kernel, 0);
 	}
 	return error || kernel->boot.scanned ? error : give_up(kernel);
 }

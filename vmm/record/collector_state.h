@@ -113,7 +113,7 @@ int collector_files_next(struct collector *collector);
 void collector_files_end(struct collector *collector);
 
 /* With options.files: begins the next file if it is due at TIME (ns, CLOCK_MONOTONIC). */
-void collector_files_turn(struct collector *collector, uint64_t time);
+void collector_files_update(struct collector *collector, uint64_t time);
 
 /* Writes buffered samples out if that is due. */
 void collector_files_write_out(struct collector *collector, uint64_t time);

@@ -120,7 +120,7 @@ void collector_tasks_reset(struct collector_kernel *kernel)
 	kernel->tasks = (struct collector_tasks){ .work = kernel->tasks.work };
 }
 
-int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now)
+int collector_tasks_update(struct collector_kernel *kernel, uint64_t now)
 {
 	THREAD_CHECK(&kernel->thread);
 	if (!may_ask(kernel) || collector_kernel_newest(kernel)->tasks.known ||

@@ -78,7 +78,7 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 
 	if (!running || !running->images || collector_kernel_is_lost(kernel))
 		return;
-	while (user_tables_turn(tables, running->images, running, kernel->options->view, now) &&
+	while (user_tables_step(tables, running->images, running, kernel->options->view, now) &&
 	       clock_ns(CLOCK_MONOTONIC) - now < TABLES_TIME)
 		;
 }
@@ -92,7 +92,7 @@ static void find_symbols(struct collector_kernel *kernel, struct user_symbols *s
 	if (!symbols || !running || !running->images)
 		return;
 	while (collector_kernel_is_certain(kernel) &&
-	       user_symbols_turn(symbols, running->images, running, kernel->options->view, now)) {
+	       user_symbols_step(symbols, running->images, running, kernel->options->view, now)) {
 		collector_kernel_check_runs(kernel);
 		user_symbols_commit(symbols, collector_kernel_is_certain(kernel), now);
 		if (clock_ns(CLOCK_MONOTONIC) - now >= limit)

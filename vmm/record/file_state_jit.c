@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the file says of functions generated at run time: a mapping of the function's place in the
- * image of its process (vmm/symbols/jit_image.h), or anonymous memory again where that no longer
+ * What the file says of functions generated at run time: a mapping of the function in the image
+ * of its process (vmm/symbols/jit_image.h), or anonymous memory again where that no longer
  * holds.
  */
 #include <search.h>
@@ -21,8 +21,8 @@
 
 /* The file says that a function of an image is here. */
 struct range {
-	uint64_t start, end;
-	uint64_t place;
+	struct jit_range at; /* the first member: ranges are in trees */
+	uint64_t offset;     /* in the image's file, bytes */
 };
 
 struct space {
@@ -49,14 +49,6 @@ struct file_jit *file_jit_new(struct guest_account *account, const struct file_e
 	return jit;
 }
 
-/* Ranges that overlap are equal. */
-static int compare(const void *left, const void *right)
-{
-	const struct range *a = left, *b = right;
-
-	return a->end <= b->start ? -1 : a->start >= b->end;
-}
-
 static struct space **find_space(struct file_jit *jit, uint32_t pid)
 {
 	struct space **at = &jit->buckets[pid % BUCKETS];
@@ -66,17 +58,9 @@ static struct space **find_space(struct file_jit *jit, uint32_t pid)
 	return at;
 }
 
-static struct range *find_range(const struct space *space, uint64_t start, uint64_t end)
-{
-	const struct range key = { .start = start, .end = end };
-	void *found = tfind(&key, &space->ranges, compare);
-
-	return found ? *(struct range **)found : NULL;
-}
-
 static void remove_range(struct file_jit *jit, struct space *space, struct range *range)
 {
-	tdelete(range, &space->ranges, compare);
+	tdelete(range, &space->ranges, jit_range_compare);
 	guest_account_free(jit->account, range, RANGE_COST);
 	jit->ranges--;
 }
@@ -123,7 +107,7 @@ static bool add_range(struct file_jit *jit, struct space *space, const struct ra
 	if (!range)
 		return false;
 	*range = *from;
-	if (!tsearch(range, &space->ranges, compare)) {
+	if (!tsearch(range, &space->ranges, jit_range_compare)) {
 		guest_account_free(jit->account, range, RANGE_COST);
 		return false;
 	}
@@ -157,9 +141,9 @@ static int write_mapping(const struct writing *writing, const struct sideband_mm
 
 static int write_function(const struct writing *writing, const struct jit_function *function)
 {
-	struct sideband_mmap mmap = { .start = function->start,
-				      .length = function->end - function->start,
-				      .offset = function->place,
+	struct sideband_mmap mmap = { .start = function->range.start,
+				      .length = function->range.end - function->range.start,
+				      .offset = function->offset,
 				      .build_id_size = SIDEBAND_BUILD_ID_MAX };
 	char name[32];
 
@@ -170,21 +154,20 @@ static int write_function(const struct writing *writing, const struct jit_functi
 
 static int write_anonymous(const struct writing *writing, const struct range *range)
 {
-	const struct sideband_mmap mmap = { .start = range->start,
-					    .length = range->end - range->start,
-					    .offset = range->start };
+	const struct sideband_mmap mmap = { .start = range->at.start,
+					    .length = range->at.end - range->at.start,
+					    .offset = range->at.start };
 
 	return write_mapping(writing, &mmap, "//anon");
 }
 
-/* [START, END) is anonymous memory again. */
-static int take_back(const struct writing *writing, struct space *space, uint64_t start,
-		     uint64_t end)
+/* Writes that [START, END) is anonymous memory again. */
+static int revert(const struct writing *writing, struct space *space, uint64_t start, uint64_t end)
 {
 	struct range *range;
 	int error = 0;
 
-	while (!error && (range = find_range(space, start, end))) {
+	while (!error && (range = jit_range_find(&space->ranges, start, end))) {
 		error = write_anonymous(writing, range);
 		remove_range(writing->jit, space, range);
 	}
@@ -205,20 +188,20 @@ static bool is_anonymous(const struct resolver_mapping *decision, uint64_t addre
 static int write_address(const struct writing *writing, struct jit_code *code, struct space *space,
 			 uint64_t address, const struct resolver_mapping *decision)
 {
-	const struct range *range = find_range(space, address, address + 1);
+	const struct range *range = jit_range_find(&space->ranges, address, address + 1);
 	struct jit_function function;
 	int error;
 
 	if (!is_anonymous(decision, address) ||
 	    !jit_code_find(code, writing->pid, address, writing->time, &function))
-		return range ? take_back(writing, space, address, address + 1) : 0;
-	if (range && range->start == function.start && range->end == function.end &&
-	    range->place == function.place)
+		return range ? revert(writing, space, address, address + 1) : 0;
+	if (range && range->at.start == function.range.start &&
+	    range->at.end == function.range.end && range->offset == function.offset)
 		return 0;
-	error = take_back(writing, space, function.start, function.end);
-	/* What cannot be remembered could not be taken back later. */
-	if (error || !add_range(writing->jit, space,
-				&(struct range){ function.start, function.end, function.place }))
+	error = revert(writing, space, function.range.start, function.range.end);
+	/* What cannot be remembered could not be reverted later. */
+	if (error ||
+	    !add_range(writing->jit, space, &(struct range){ function.range, function.offset }))
 		return error;
 	return write_function(writing, &function);
 }
@@ -253,13 +236,13 @@ int file_jit_sample(struct file_jit *jit, struct jit_code *code,
 	return error;
 }
 
-/* --- records of others ---------------------------------------------------------- */
+/* --- records of other writers ---------------------------------------------------------- */
 
-/* The file says that RANGE is in SPACE (NULL: no memory for it). What cannot be remembered is taken
- * back. */
+/* The file says that RANGE is in SPACE (NULL: no memory for it). What cannot be remembered is
+ * reverted. */
 static int remember(const struct writing *writing, struct space *space, const struct range *range)
 {
-	if (range->start >= range->end || (space && add_range(writing->jit, space, range)))
+	if (range->at.start >= range->at.end || (space && add_range(writing->jit, space, range)))
 		return 0;
 	return write_anonymous(writing, range);
 }
@@ -303,9 +286,10 @@ static int replace(const struct writing *writing, uint64_t start, uint64_t end)
 	struct range *range;
 	int error = 0;
 
-	while (!error && space && (range = find_range(space, start, end))) {
-		const struct range before = { range->start, start, range->place };
-		const struct range after = { end, range->end, range->place + (end - range->start) };
+	while (!error && space && (range = jit_range_find(&space->ranges, start, end))) {
+		const struct range before = { { range->at.start, start }, range->offset };
+		const struct range after = { { end, range->at.end },
+					     range->offset + (end - range->at.start) };
 
 		remove_range(writing->jit, space, range);
 		error = remember(writing, space, &before);

@@ -15,7 +15,7 @@
 /* Samples per round, which readers sort as a unit; they are in order already. */
 #define ROUND 65536
 /* Samples between two flushes of the resolver. */
-#define PLAY 4096
+#define FLUSH_SAMPLES 4096
 
 /* The copy of a ring, and the position in it. */
 struct source {
@@ -86,12 +86,16 @@ static void note_complete(struct dump *dump)
 	}
 }
 
+static bool in_window(const struct dump *dump, uint64_t time)
+{
+	return time >= dump->request->flight->from && time <= dump->request->flight->to;
+}
+
 static int read_lost(struct dump *dump, struct source *source)
 {
-	const struct perf_data_flight *flight = dump->request->flight;
 	const struct ring_lost *lost = (const void *)source->record->payload;
 
-	if (source->time < flight->from || source->time > flight->to)
+	if (!in_window(dump, source->time))
 		return 0;
 	dump->lost += lost->count;
 	return perf_data_writer_lost(dump->output.writer, source->time,
@@ -101,31 +105,28 @@ static int read_lost(struct dump *dump, struct source *source)
 /* A watch was throttled or unthrottled in the window. */
 static int read_event(struct dump *dump, const struct source *source)
 {
-	const struct perf_data_flight *flight = dump->request->flight;
 	const struct collector_options *options = dump->request->options;
 	const struct sample_event *event =
 		collector_event(source->record, options->output.vcpus,
 				perf_data_watches_count(options->output.watches));
 
-	if (!event || event->time < flight->from || event->time > flight->to)
-		return 0;
-	return perf_data_writer_event(dump->output.writer, event);
+	return event && in_window(dump, event->time)
+		       ? perf_data_writer_event(dump->output.writer, event)
+		       : 0;
 }
 
 static void read_guest_lost(struct dump *dump, const struct source *source)
 {
-	const struct perf_data_flight *flight = dump->request->flight;
 	const struct sample_guest_breakpoint_lost *lost =
 		collector_guest_lost(source->record, dump->request->options->output.vcpus);
 
-	if (lost && lost->time >= flight->from && lost->time <= flight->to)
+	if (lost && in_window(dump, lost->time))
 		dump->guest_lost += lost->count;
 }
 
 /* Advances to the next sample in the window, and counts the losses before it. */
 static int advance(struct dump *dump, struct source *source)
 {
-	const struct perf_data_flight *flight = dump->request->flight;
 	int error = 0;
 
 	source->next = NULL;
@@ -142,7 +143,7 @@ static int advance(struct dump *dump, struct source *source)
 		if (!sample)
 			continue;
 		source->time = sample->time;
-		if (sample->time >= flight->from && sample->time <= flight->to)
+		if (in_window(dump, sample->time))
 			source->next = flight_deferred_find(&source->late, sample);
 	}
 	return error;
@@ -205,12 +206,12 @@ static int pass_samples(struct dump *dump)
 
 	for (size_t i = 0; i < dump->count && !error; i++)
 		error = advance(dump, &dump->sources[i]);
-	for (uint64_t given = 1; !error && !dump->error && (source = earliest(dump)); given++) {
+	for (uint64_t passed = 1; !error && !dump->error && (source = earliest(dump)); passed++) {
 		pass_sideband(dump, source->next->time);
 		resolver_begin_pass(dump->resolver, source->next->time);
 		resolver_sample(dump->resolver, (size_t)(source - dump->sources), source->next);
 		error = advance(dump, source);
-		if (!(given % PLAY))
+		if (!(passed % FLUSH_SAMPLES))
 			resolver_flush(dump->resolver);
 	}
 	pass_sideband(dump, dump->request->flight->to);
@@ -282,13 +283,8 @@ static int write_output(struct dump *dump)
 static int write_file(struct dump *dump)
 {
 	struct perf_data_options options = dump->request->options->output;
-	const struct collector_output_options output = {
-		.account = dump->request->options->account,
-		.images = &dump->request->kernel->boot.images,
-		.page_tables = collector_kernel_is_program(dump->request->kernel),
-		.mapped = dump->request->options->mapped,
-		.context = dump->request->options->context,
-	};
+	const struct collector_output_options output =
+		collector_output_options(dump->request->kernel);
 	struct stat status;
 	int error;
 

@@ -44,7 +44,7 @@ struct flight {
 	struct flight_deferred late;
 	struct window window;       /* open if its flight has triggers */
 	struct flight_trigger next; /* belongs to the next window */
-	bool next_taken;
+	bool has_next;
 	unsigned int files;    /* numbered files so far */
 	unsigned int by_guest; /* files that only the guest triggered */
 	uint64_t refused;      /* triggers of the guest after by_guest_max files */
@@ -159,7 +159,7 @@ static uint64_t first_of_window(const struct flight *flight, uint64_t time)
 /* The first trigger determines the time of the window. */
 static void open_window(struct flight *flight, const struct flight_trigger *trigger)
 {
-	uint64_t time = trigger->told.time;
+	uint64_t time = trigger->listed.time;
 
 	flight->window = (struct window){
 		.due = later(known_at(flight, time + trigger->after), time + trigger->patience),
@@ -178,7 +178,7 @@ static void add_to_window(struct flight *flight, const struct flight_trigger *tr
 {
 	struct window *window = &flight->window;
 	struct perf_data_flight *about = &window->flight;
-	uint64_t time = trigger->told.time, end = time + trigger->after;
+	uint64_t time = trigger->listed.time, end = time + trigger->after;
 
 	if (!trigger->by_guest) {
 		window->by_guest = false;
@@ -187,16 +187,16 @@ static void add_to_window(struct flight *flight, const struct flight_trigger *tr
 	}
 	about->to = later(about->to, time);
 	window->numbers[about->count] = trigger->number;
-	about->triggers[about->count++] = trigger->told;
+	about->triggers[about->count++] = trigger->listed;
 }
 
 static bool next_trigger(struct flight *flight)
 {
 	const struct flight_options *options = flight->options->flight;
 
-	if (!flight->next_taken)
-		flight->next_taken = options->take(options->context, &flight->next);
-	return flight->next_taken;
+	if (!flight->has_next)
+		flight->has_next = options->next_trigger(options->context, &flight->next);
+	return flight->has_next;
 }
 
 /* Adds pending triggers that fit. False: the window is not open. */
@@ -210,7 +210,7 @@ static bool gather(struct flight *flight)
 		else if (!fits(window, &flight->next))
 			break;
 		add_to_window(flight, &flight->next);
-		flight->next_taken = false;
+		flight->has_next = false;
 	}
 	return window->flight.count;
 }
@@ -338,12 +338,12 @@ static uint64_t oldest_wanted(const struct flight *flight)
 
 	if (flight->window.flight.count && flight->window.flight.from < oldest)
 		oldest = flight->window.flight.from;
-	if (flight->next_taken && before(flight->next.told.time, span) < oldest)
-		oldest = before(flight->next.told.time, span);
+	if (flight->has_next && before(flight->next.listed.time, span) < oldest)
+		oldest = before(flight->next.listed.time, span);
 	return before(oldest, SIDEBAND_MARGIN);
 }
 
-void flight_turn(struct flight *flight)
+void flight_update(struct flight *flight)
 {
 	THREAD_CHECK(&flight->thread);
 	if (flight_sideband_is_due(&flight->sideband))
@@ -354,7 +354,7 @@ void flight_turn(struct flight *flight)
 
 bool flight_waits(const struct flight *flight)
 {
-	return flight->window.flight.count || flight->next_taken;
+	return flight->window.flight.count || flight->has_next;
 }
 
 /* The window gets what there is of the time after its triggers. */

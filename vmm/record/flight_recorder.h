@@ -38,7 +38,7 @@ struct flight_trigger {
 	bool by_guest;    /* can come as often as the guest likes */
 	const char *path; /* of a file for this trigger alone, valid until its result; NULL: the
 			     run's next */
-	struct perf_data_flight_trigger told; /* as listed in the file, with its time */
+	struct perf_data_flight_trigger listed; /* as listed in the file, with its time */
 };
 
 /* The result of triggers. */
@@ -58,10 +58,10 @@ struct flight_options {
 				      disk is finite */
 	int wake_fd;               /* readable when there may be a trigger; the owner's */
 	/* The next trigger; false: none. Collector thread, as all of these. */
-	bool (*take)(void *context, struct flight_trigger *trigger);
-	/* Number of triggers that take() never returned. */
+	bool (*next_trigger)(void *context, struct flight_trigger *trigger);
+	/* Number of triggers that next_trigger() never returned. */
 	uint64_t (*missed)(void *context);
-	/* Each trigger that take() returned is in exactly one result. */
+	/* Each trigger that next_trigger() returned is in exactly one result. */
 	void (*done)(void *context, const struct flight_result *result);
 	void *context;
 };
@@ -82,7 +82,7 @@ int flight_create(struct flight **flight, const struct collector_options *option
 /* NULL is a no-op. */
 void flight_destroy(struct flight *flight);
 
-/* Is a window open that ends by itself? Then flight_turn() has to be called. */
+/* Is a window open that ends by itself? Then flight_update() has to be called. */
 bool flight_waits(const struct flight *flight);
 
 /* Keeps a copy of an event, in any order, for the files that need it. */
@@ -92,7 +92,7 @@ void flight_sideband(struct flight *flight, const struct sideband *record);
 void flight_complete(struct flight *flight, size_t ring, const struct sample *sample);
 
 /* Collects triggers, and writes a file if one is due. */
-void flight_turn(struct flight *flight);
+void flight_update(struct flight *flight);
 
 /*
  * Another boot of the guest begins: pending triggers are written with the previous kernel's

@@ -12,26 +12,26 @@
 /* Replaced functions that are kept for a map; the oldest ones are forgotten. */
 #define REPLACED_MAX 256u
 /* Maps of one process. */
-#define LIVES_MAX 8u
+#define MAPS_MAX 8u
 /* The birth of a file has the resolution of the guest's tick. */
 #define BIRTH_ERROR (20 * NS_PER_MS)
-#define NO_PLACE    UINT64_MAX
+#define NO_OFFSET   UINT64_MAX
 
 /* A line of a map: written in (from_least, from_most], and valid until one of (to_least,
  * to_most]. */
 struct function {
-	uint64_t start, end;
+	struct jit_range range; /* the first member: functions are in trees */
 	uint64_t from_least, from_most;
 	uint64_t to_least, to_most; /* UINT64_MAX: still valid */
-	uint64_t place;             /* offset in the image; NO_PLACE: not asked for yet */
+	uint64_t offset;            /* offset in the image; NO_OFFSET: none yet */
 	bool first;                 /* by the map, nothing was at its addresses before */
 	struct function *next;      /* that was replaced after this one */
 	char name[];
 };
 
 /* A map over time, from its beginning to its end or that of the program. */
-struct life {
-	struct life *older;
+struct map {
+	struct map *older;
 	void *functions; /* tree, tsearch(3): valid ones, no two at one address */
 	struct function *replaced, **last;
 	unsigned int replaced_count;
@@ -49,16 +49,16 @@ struct life {
 /* Overhead of an allocation, and of a tree node, which is another one. */
 #define HEAP_COST 16u
 #define NODE_COST 48u
-#define LIFE_COST (sizeof(struct life) + HEAP_COST)
+#define MAP_COST  (sizeof(struct map) + HEAP_COST)
 
 struct process {
 	struct process *next; /* in the bucket */
 	uint32_t pid;
-	struct life *life; /* the newest; NULL: none so far */
-	bool open;         /* is open: lines belong to it */
-	uint64_t ended;    /* ns: a program of the process ended last at this time or later; or may
-			   have, if that was    lost */
-	uint64_t dropped;  /* ns: nothing is known of times up to here */
+	struct map *map;  /* the newest; NULL: none so far */
+	bool open;        /* is open: lines belong to it */
+	uint64_t ended;   /* ns: a program of the process ended last at this time or later; or may
+			  have, if that was    lost */
+	uint64_t dropped; /* ns: nothing is known of times up to here */
 	bool given_up;
 	struct jit_image image;
 	size_t image_bytes;
@@ -67,8 +67,9 @@ struct process {
 struct jit_code {
 	struct guest_account *account;
 	struct process *buckets[BUCKETS];
+	struct process *processes[JIT_CODE_PROCESSES_MAX]; /* owned; all, in any order */
 	size_t bytes;
-	struct jit_code_statistics statistics;
+	struct jit_code_statistics statistics; /* with the number of processes */
 };
 
 struct jit_code *jit_code_new(struct guest_account *account)
@@ -80,7 +81,7 @@ struct jit_code *jit_code_new(struct guest_account *account)
 	return code;
 }
 
-static bool take_bytes(struct jit_code *code, size_t size)
+static bool charge(struct jit_code *code, size_t size)
 {
 	if (code->bytes + size > JIT_CODE_MEMORY || !guest_account_charge(code->account, size))
 		return false;
@@ -88,7 +89,7 @@ static bool take_bytes(struct jit_code *code, size_t size)
 	return true;
 }
 
-static void give_bytes(struct jit_code *code, size_t size)
+static void release(struct jit_code *code, size_t size)
 {
 	code->bytes -= size;
 	guest_account_release(code->account, size);
@@ -99,7 +100,7 @@ static uint64_t before(uint64_t time, uint64_t distance)
 	return time > distance ? time - distance : 0;
 }
 
-static uint64_t finished(uint64_t time, uint64_t distance)
+static uint64_t after(uint64_t time, uint64_t distance)
 {
 	return time < UINT64_MAX - distance ? time + distance : UINT64_MAX;
 }
@@ -111,16 +112,22 @@ static uint64_t least(const struct sideband *record)
 
 static uint64_t most(const struct sideband *record)
 {
-	return finished(record->time, record->time_error);
+	return after(record->time, record->time_error);
 }
 
-/* Overlapping ranges are equal: a tree has one function per address, and finds any function in a
- * range. */
-static int compare(const void *left, const void *right)
+int jit_range_compare(const void *left, const void *right)
 {
-	const struct function *a = left, *b = right;
+	const struct jit_range *a = left, *b = right;
 
 	return a->end <= b->start ? -1 : a->start >= b->end;
+}
+
+void *jit_range_find(void *const *tree, uint64_t start, uint64_t end)
+{
+	const struct jit_range key = { start, end };
+	void **found = tfind(&key, tree, jit_range_compare);
+
+	return found ? *found : NULL;
 }
 
 static size_t cost_of(const char *name)
@@ -128,84 +135,76 @@ static size_t cost_of(const char *name)
 	return sizeof(struct function) + strlen(name) + 1 + HEAP_COST + NODE_COST;
 }
 
-static struct function *find_in(const struct life *life, uint64_t start, uint64_t end)
-{
-	const struct function range = { .start = start, .end = end };
-	void *found = tfind(&range, &life->functions, compare);
-
-	return found ? *(struct function **)found : NULL;
-}
-
 /* --- maps over time -------------------------------------------------------------------- */
 
-static void drop_life(struct jit_code *code, struct process *process, struct life *life)
+static void drop_map(struct jit_code *code, struct process *process, struct map *map)
 {
-	if (life->to_most > process->dropped)
-		process->dropped = life->to_most;
-	while (life->replaced) {
-		struct function *function = life->replaced;
+	if (map->to_most > process->dropped)
+		process->dropped = map->to_most;
+	while (map->replaced) {
+		struct function *function = map->replaced;
 
-		life->replaced = function->next;
+		map->replaced = function->next;
 		free(function);
 	}
-	tdestroy(life->functions, free);
-	give_bytes(code, life->bytes);
-	free(life);
+	tdestroy(map->functions, free);
+	release(code, map->bytes);
+	free(map);
 }
 
-static void free_lives(struct jit_code *code, struct process *process)
+static void free_maps(struct jit_code *code, struct process *process)
 {
-	while (process->life) {
-		struct life *life = process->life;
+	while (process->map) {
+		struct map *map = process->map;
 
-		process->life = life->older;
-		drop_life(code, process, life);
+		process->map = map->older;
+		drop_map(code, process, map);
 	}
 	process->open = false;
 }
 
 /* The time of forgotten maps becomes unknown. */
-static void drop_old_lives(struct jit_code *code, struct process *process)
+static void drop_old_maps(struct jit_code *code, struct process *process)
 {
-	struct life **at = &process->life;
+	struct map **at = &process->map;
 
-	for (unsigned int i = 0; *at && i < LIVES_MAX; i++)
+	for (unsigned int i = 0; *at && i < MAPS_MAX; i++)
 		at = &(*at)->older;
 	if (!*at)
 		return;
-	drop_life(code, process, *at);
+	drop_map(code, process, *at);
 	*at = NULL;
 }
 
 /* The open map, if any, ends in (FROM, TO]. */
-static void end_life(struct process *process, uint64_t from, uint64_t to)
+static void end_map(struct process *process, uint64_t from, uint64_t to)
 {
-	struct life *life = process->open ? process->life : NULL;
+	struct map *map = process->open ? process->map : NULL;
 
-	if (life) {
-		life->to_least = before(from, JIT_CODE_LATE);
-		life->to_most = to;
-		life->ran = from;
+	if (map) {
+		map->to_least = before(from, JIT_CODE_LATE);
+		map->to_most = to;
+		map->ran = from;
 	}
 	process->open = false;
 }
 
-static bool begin_life(struct jit_code *code, struct process *process, uint64_t from,
-		       uint64_t scanned)
+static bool begin_map(struct jit_code *code, struct process *process, uint64_t from,
+		      uint64_t scanned)
 {
-	struct life *life = take_bytes(code, LIFE_COST) ? calloc(1, sizeof(*life)) : NULL;
+	struct map *map = charge(code, MAP_COST) ? calloc(1, sizeof(*map)) : NULL;
 
-	if (!life)
+	if (!map)
 		return false;
-	life->last = &life->replaced;
-	life->from = from;
-	life->scanned = scanned;
-	life->to_least = life->to_most = life->forgotten_start = UINT64_MAX;
-	life->bytes = LIFE_COST;
-	life->older = process->life;
-	process->life = life;
+	map->last = &map->replaced;
+	map->from = from;
+	map->scanned = scanned;
+	map->to_least = map->to_most = map->forgotten_start = UINT64_MAX;
+	map->bytes = MAP_COST;
+	map->older = process->map;
+	process->map = map;
 	process->open = true;
-	drop_old_lives(code, process);
+	drop_old_maps(code, process);
 	return true;
 }
 
@@ -235,158 +234,142 @@ static struct process *need_process(struct jit_code *code, uint32_t pid)
 	process->pid = pid;
 	process->next = code->buckets[pid % BUCKETS];
 	code->buckets[pid % BUCKETS] = process;
-	code->statistics.processes++;
+	code->processes[code->statistics.processes++] = process;
 	return process;
 }
 
-/* Calls EACH for every process. */
-static void for_each(struct jit_code *code,
-		     void (*each)(struct jit_code *, struct process *, void *), void *context)
+static void free_process(struct jit_code *code, struct process *process)
 {
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct process *process = code->buckets[i]; process; process = process->next)
-			each(code, process, context);
-}
-
-static void free_process(struct jit_code *code, struct process *process, void *ignored)
-{
-	(void)ignored;
-	free_lives(code, process);
-	give_bytes(code, process->image_bytes);
+	free_maps(code, process);
+	release(code, process->image_bytes);
 	jit_image_free(&process->image);
+	free(process);
 }
 
 void jit_code_free(struct jit_code *code)
 {
-	if (!code)
-		return;
-	for_each(code, free_process, NULL);
-	for (size_t i = 0; i < BUCKETS; i++)
-		while (code->buckets[i]) {
-			struct process *process = code->buckets[i];
-
-			code->buckets[i] = process->next;
-			free(process);
-		}
+	for (size_t i = 0; code && i < code->statistics.processes; i++)
+		free_process(code, code->processes[i]);
 	free(code);
 }
 
 static void give_up(struct jit_code *code, struct process *process)
 {
-	free_lives(code, process);
+	free_maps(code, process);
 	if (!process->given_up)
 		code->statistics.refused++;
 	process->given_up = true;
 }
 
-static void drop_ended(struct jit_code *code, struct process *process, void *ignored)
+static void drop_ended(struct jit_code *code, struct process *process)
 {
-	struct life **at = process->open ? &process->life->older : &process->life;
+	struct map **at = process->open ? &process->map->older : &process->map;
 
-	(void)ignored;
 	while (*at) {
-		struct life *life = *at;
+		struct map *map = *at;
 
-		*at = life->older;
-		drop_life(code, process, life);
+		*at = map->older;
+		drop_map(code, process, map);
 	}
 }
 
-/* Ended ones are dropped first. */
+/* Ended maps are dropped first. */
 static bool make_room(struct jit_code *code, size_t size)
 {
-	if (take_bytes(code, size))
+	if (charge(code, size))
 		return true;
-	for_each(code, drop_ended, NULL);
-	return take_bytes(code, size);
+	for (size_t i = 0; i < code->statistics.processes; i++)
+		drop_ended(code, code->processes[i]);
+	return charge(code, size);
 }
 
 /* --- lines -------------------------------------------------------------------- */
 
 /* The function that was replaced first. */
-static void forget_replaced(struct jit_code *code, struct life *life)
+static void forget_replaced(struct jit_code *code, struct map *map)
 {
-	struct function *function = life->replaced;
+	struct function *function = map->replaced;
 	size_t size = cost_of(function->name);
 
-	if (function->to_most > life->forgotten)
-		life->forgotten = function->to_most;
-	if (function->start < life->forgotten_start)
-		life->forgotten_start = function->start;
-	if (function->end > life->forgotten_end)
-		life->forgotten_end = function->end;
-	life->replaced = function->next;
-	life->replaced_count--;
-	life->bytes -= size;
-	give_bytes(code, size);
+	if (function->to_most > map->forgotten)
+		map->forgotten = function->to_most;
+	if (function->range.start < map->forgotten_start)
+		map->forgotten_start = function->range.start;
+	if (function->range.end > map->forgotten_end)
+		map->forgotten_end = function->range.end;
+	map->replaced = function->next;
+	map->replaced_count--;
+	map->bytes -= size;
+	release(code, size);
 	free(function);
 }
 
 /* Another function is at its address since (FROM, TO]. */
-static void replace(struct jit_code *code, struct life *life, struct function *function,
+static void replace(struct jit_code *code, struct map *map, struct function *function,
 		    uint64_t from, uint64_t to)
 {
-	tdelete(function, &life->functions, compare);
+	tdelete(function, &map->functions, jit_range_compare);
 	function->to_least = from;
 	function->to_most = to;
-	*life->last = function;
-	life->last = &function->next;
-	if (++life->replaced_count > REPLACED_MAX)
-		forget_replaced(code, life);
+	*map->last = function;
+	map->last = &function->next;
+	if (++map->replaced_count > REPLACED_MAX)
+		forget_replaced(code, map);
 }
 
-static bool is_first(const struct life *life, const struct function *function)
+static bool is_first(const struct map *map, const struct function *function)
 {
-	const struct function *replaced = life->replaced;
+	const struct function *replaced = map->replaced;
 
-	while (replaced && compare(replaced, function))
+	while (replaced && jit_range_compare(&replaced->range, &function->range))
 		replaced = replaced->next;
-	return !replaced &&
-	       (function->end <= life->forgotten_start || function->start >= life->forgotten_end);
+	return !replaced && (function->range.end <= map->forgotten_start ||
+			     function->range.start >= map->forgotten_end);
 }
 
 static bool is_same(const struct function *function, const struct sideband_jit_code *line)
 {
-	return function->start == line->start && function->end == line->start + line->length &&
+	return function->range.start == line->start &&
+	       function->range.end == line->start + line->length &&
 	       !strcmp(function->name, line->name);
 }
 
-static struct function *make_function(const struct life *life, const struct sideband_jit_code *line)
+static struct function *make_function(const struct map *map, const struct sideband_jit_code *line)
 {
-	uint64_t since = line->since > life->from ? line->since : life->from;
+	uint64_t since = line->since > map->from ? line->since : map->from;
 	size_t name = strlen(line->name) + 1;
 	struct function *function = malloc(sizeof(*function) + name);
 
 	if (!function)
 		return NULL;
 	*function = (struct function){
-		.start = line->start,
-		.end = line->start + line->length,
+		.range = { line->start, line->start + line->length },
 		.from_least = before(since, JIT_CODE_LATE),
 		.from_most = most(&line->head),
 		.to_least = UINT64_MAX,
 		.to_most = UINT64_MAX,
-		.place = NO_PLACE,
+		.offset = NO_OFFSET,
 	};
 	memcpy(function->name, line->name, name);
 	return function;
 }
 
-static bool add(struct jit_code *code, struct life *life, const struct sideband_jit_code *line)
+static bool add(struct jit_code *code, struct map *map, const struct sideband_jit_code *line)
 {
 	struct function *function, *older;
 	size_t size = cost_of(line->name);
 
 	if (!make_room(code, size))
 		return false;
-	life->bytes += size;
-	function = make_function(life, line);
+	map->bytes += size;
+	function = make_function(map, line);
 	if (!function)
 		return false;
-	while ((older = find_in(life, function->start, function->end)))
-		replace(code, life, older, function->from_least, function->from_most);
-	function->first = is_first(life, function);
-	if (!tsearch(function, &life->functions, compare)) {
+	while ((older = jit_range_find(&map->functions, function->range.start,
+				       function->range.end)))
+		replace(code, map, older, function->from_least, function->from_most);
+	function->first = is_first(map, function);
+	if (!tsearch(function, &map->functions, jit_range_compare)) {
 		free(function);
 		return false;
 	}
@@ -401,90 +384,84 @@ static void apply_line(struct jit_code *code, const struct sideband_jit_code *li
 
 	if (!process || !process->open)
 		return;
-	function = find_in(process->life, line->start, line->start + line->length);
+	function =
+		jit_range_find(&process->map->functions, line->start, line->start + line->length);
 	if (function && is_same(function, line))
 		return; /* repeated */
-	if (!add(code, process->life, line))
+	if (!add(code, process->map, line))
 		give_up(code, process);
 }
 
 /* --- maps --------------------------------------------------------------------- */
 
 /*
- * Start of the program that MAP was reported for. After a loss, or if a process was reported anew
- * as if it had just started, the guest may confirm that it still runs the program of the earlier
- * map.
+ * Start of the program that the map of RECORD belongs to. After a loss, or if a process was
+ * reported anew as if it had just started, the guest may confirm that it still runs the program of
+ * the earlier map.
  */
-static uint64_t program_began(const struct process *process, const struct sideband_jit_map *map)
+static uint64_t program_began(const struct process *process, const struct sideband_jit_map *record)
 {
-	const struct life *life = process->life;
+	const struct map *map = process->map;
 
-	if (!map->program || map->program >= process->ended)
+	if (!record->program || record->program >= process->ended)
 		return process->ended;
-	return life && (map->program <= life->scanned || map->program <= life->ran) ? life->from
-										    : map->program;
+	return map && (record->program <= map->scanned || record->program <= map->ran)
+		       ? map->from
+		       : record->program;
 }
 
 /* A file created before the program started may have lines of another one. */
-static bool may_begin(const struct process *process, const struct sideband_jit_map *map,
+static bool may_begin(const struct process *process, const struct sideband_jit_map *record,
 		      uint64_t began)
 {
-	if (process->given_up || least(&map->head) < process->ended)
+	if (process->given_up || least(&record->head) < process->ended)
 		return false;
-	return !map->since ||
-	       finished(map->since, 2ull * map->head.time_error + BIRTH_ERROR) >= began;
+	return !record->since ||
+	       after(record->since, 2ull * record->head.time_error + BIRTH_ERROR) >= began;
 }
 
-static void apply_begin(struct jit_code *code, const struct sideband_jit_map *map)
+static void apply_begin(struct jit_code *code, const struct sideband_jit_map *record)
 {
-	struct process *process = need_process(code, map->head.pid);
+	struct process *process = need_process(code, record->head.pid);
 	uint64_t began;
 
 	if (!process)
 		return;
-	began = program_began(process, map);
+	began = program_began(process, record);
 	/* What was known up to then stays valid. */
-	if (process->open && process->life->known > least(&map->head))
-		end_life(process, least(&map->head), most(&map->head));
+	if (process->open && process->map->known > least(&record->head))
+		end_map(process, least(&record->head), most(&record->head));
 	else if (process->open)
-		end_life(process, process->life->known, most(&map->head));
-	if (may_begin(process, map, began) && !begin_life(code, process, began, least(&map->head)))
+		end_map(process, process->map->known, most(&record->head));
+	if (may_begin(process, record, began) &&
+	    !begin_map(code, process, began, least(&record->head)))
 		give_up(code, process);
 }
 
-static void stop_knowing(struct jit_code *code, struct process *process, void *ignored)
-{
-	(void)code;
-	(void)ignored;
-	if (process->open)
-		process->life->finished = true;
-}
-
-static void apply_map(struct jit_code *code, const struct sideband_jit_map *map)
+static void apply_map(struct jit_code *code, const struct sideband_jit_map *record)
 {
 	struct process *process;
 
-	if (!map->head.pid) {
-		for_each(code, stop_knowing, NULL);
+	if (!record->head.pid) {
+		for (size_t i = 0; i < code->statistics.processes; i++)
+			if (code->processes[i]->open)
+				code->processes[i]->map->finished = true;
 		return;
 	}
-	if (map->head.flags & SIDEBAND_JIT_BEGIN)
-		apply_begin(code, map);
-	process = find_process(code, map->head.pid);
+	if (record->head.flags & SIDEBAND_JIT_BEGIN)
+		apply_begin(code, record);
+	process = find_process(code, record->head.pid);
 	if (!process || !process->open)
 		return;
-	process->life->finished = map->head.flags & SIDEBAND_JIT_INCOMPLETE;
-	if (map->head.flags & SIDEBAND_JIT_END)
-		process->life->known = UINT64_MAX; /* no line will follow */
+	process->map->finished = record->head.flags & SIDEBAND_JIT_INCOMPLETE;
+	if (record->head.flags & SIDEBAND_JIT_END)
+		process->map->known = UINT64_MAX; /* no line will follow */
 }
 
-static void take_round(struct jit_code *code, struct process *process, void *context)
+static void apply_round(struct process *process, uint64_t time)
 {
-	const struct sideband *round = context;
-
-	(void)code;
-	if (process->open && !process->life->finished && least(round) > process->life->known)
-		process->life->known = least(round);
+	if (process->open && !process->map->finished && time > process->map->known)
+		process->map->known = time;
 }
 
 /* Another program starts, or another process with the same id. */
@@ -494,40 +471,39 @@ static void end_program(struct jit_code *code, const struct sideband *record)
 
 	if (!process)
 		return;
-	end_life(process, least(record), most(record));
+	end_map(process, least(record), most(record));
 	if (least(record) > process->ended)
 		process->ended = least(record);
 }
 
 /* A CPU may report an earlier loss late. A map that was scanned since has its own end. */
-static void doubt_end(struct life *life, uint64_t from, uint64_t until)
+static void doubt_end(struct map *map, uint64_t from, uint64_t until)
 {
-	if (life->ran > from)
-		life->ran = from;
-	if (life->scanned <= until && life->to_least > before(from, JIT_CODE_LATE))
-		life->to_least = before(from, JIT_CODE_LATE);
+	if (map->ran > from)
+		map->ran = from;
+	if (map->scanned <= until && map->to_least > before(from, JIT_CODE_LATE))
+		map->to_least = before(from, JIT_CODE_LATE);
 }
 
 /* A program may start: of which process is unknown. An idle CPU reports its losses late: a map
  * that was reported since belongs to the program all the same. */
-static void doubt_program(struct jit_code *code, struct process *process, void *context)
+static void doubt_program(struct process *process, const struct sideband_lost *lost)
 {
-	const struct sideband_lost *lost = context;
-	uint64_t until = finished(lost->until, lost->head.time_error);
+	uint64_t until = after(lost->until, lost->head.time_error);
 
-	(void)code;
-	for (struct life *life = process->life; life; life = life->older)
-		if (life != process->life || !process->open)
-			doubt_end(life, least(&lost->head), until);
+	for (struct map *map = process->map; map; map = map->older)
+		if (map != process->map || !process->open)
+			doubt_end(map, least(&lost->head), until);
 	if (until <= process->ended)
 		return;
-	end_life(process, least(&lost->head), until);
+	end_map(process, least(&lost->head), until);
 	process->ended = until;
 }
 
 void jit_code_apply(struct jit_code *code, const struct sideband *record)
 {
 	const struct sideband_fork *fork = (const void *)record;
+	size_t count = code->statistics.processes;
 
 	switch (record->type) {
 	case SIDEBAND_JIT_MAP:
@@ -537,7 +513,8 @@ void jit_code_apply(struct jit_code *code, const struct sideband *record)
 		apply_line(code, (const void *)record);
 		break;
 	case SIDEBAND_ROUND:
-		for_each(code, take_round, (void *)(uintptr_t)record);
+		for (size_t i = 0; i < count; i++)
+			apply_round(code->processes[i], least(record));
 		break;
 	case SIDEBAND_COMM:
 		if (record->flags & SIDEBAND_COMM_EXEC)
@@ -548,7 +525,8 @@ void jit_code_apply(struct jit_code *code, const struct sideband *record)
 			end_program(code, record);
 		break;
 	case SIDEBAND_LOST:
-		for_each(code, doubt_program, (void *)(uintptr_t)record);
+		for (size_t i = 0; i < count; i++)
+			doubt_program(code->processes[i], (const void *)record);
 		break;
 	default:
 		break;
@@ -561,57 +539,57 @@ bool jit_code_has(const struct jit_code *code, uint32_t pid)
 {
 	const struct process *process = find_process(code, pid);
 
-	return process && process->life;
+	return process && process->map;
 }
 
 static bool may_be(const struct function *function, uint64_t address, uint64_t time)
 {
-	return address >= function->start && address < function->end &&
+	return address >= function->range.start && address < function->range.end &&
 	       time > function->from_least && time <= function->to_most;
 }
 
 /* The only function that can have been at ADDRESS. */
-static struct function *find_only(const struct life *life, uint64_t address, uint64_t time)
+static struct function *find_only(const struct map *map, uint64_t address, uint64_t time)
 {
-	struct function *found = find_in(life, address, address + 1);
+	struct function *found = jit_range_find(&map->functions, address, address + 1);
 
 	if (found && !may_be(found, address, time))
 		found = NULL;
-	for (struct function *function = life->replaced; function; function = function->next) {
+	for (struct function *function = map->replaced; function; function = function->next) {
 		if (!may_be(function, address, time))
 			continue;
 		if (found)
 			return NULL;
 		found = function;
 	}
-	return found && (found->first || time > life->forgotten) ? found : NULL;
+	return found && (found->first || time > map->forgotten) ? found : NULL;
 }
 
 /* The map that certainly covers TIME; NULL: none. */
-static const struct life *life_at(const struct process *process, uint64_t time)
+static const struct map *map_at(const struct process *process, uint64_t time)
 {
-	const struct life *life = process->life;
+	const struct map *map = process->map;
 
-	while (life && life->older && time <= life->older->to_most)
-		life = life->older;
-	return life && time > process->dropped && time <= life->to_least &&
-			       finished(time, JIT_CODE_LATE) <= life->known
-		       ? life
+	while (map && map->older && time <= map->older->to_most)
+		map = map->older;
+	return map && time > process->dropped && time <= map->to_least &&
+			       after(time, JIT_CODE_LATE) <= map->known
+		       ? map
 		       : NULL;
 }
 
-static bool give_place(struct jit_code *code, struct process *process, struct function *function)
+static bool assign_offset(struct jit_code *code, struct process *process, struct function *function)
 {
 	size_t size = jit_image_cost(&process->image, function->name);
 
-	if (function->place != NO_PLACE)
+	if (function->offset != NO_OFFSET)
 		return true;
-	if (!take_bytes(code, size))
+	if (!charge(code, size))
 		return false;
-	if (!jit_image_add(&process->image, function->end - function->start, function->name,
-			   &function->place)) {
-		function->place = NO_PLACE;
-		give_bytes(code, size);
+	if (!jit_image_add(&process->image, function->range.end - function->range.start,
+			   function->name, &function->offset)) {
+		function->offset = NO_OFFSET;
+		release(code, size);
 		return false;
 	}
 	process->image_bytes += size;
@@ -623,28 +601,22 @@ bool jit_code_find(struct jit_code *code, uint32_t pid, uint64_t address, uint64
 		   struct jit_function *result)
 {
 	struct process *process = find_process(code, pid);
-	const struct life *life = process ? life_at(process, time) : NULL;
-	struct function *function = life ? find_only(life, address, time) : NULL;
+	const struct map *map = process ? map_at(process, time) : NULL;
+	struct function *function = map ? find_only(map, address, time) : NULL;
 
-	if (!function || !give_place(code, process, function))
+	if (!function || !assign_offset(code, process, function))
 		return false;
-	*result = (struct jit_function){ .start = function->start,
-					 .end = function->end,
-					 .place = function->place,
+	*result = (struct jit_function){ .range = function->range,
+					 .offset = function->offset,
 					 .build_id = process->image.build_id,
 					 .name = function->name };
 	return true;
 }
 
-static void write_image(struct jit_code *code, struct process *process, void *names)
-{
-	(void)code;
-	jit_image_write(&process->image, names);
-}
-
 void jit_code_write(struct jit_code *code, struct image_symbols *names)
 {
-	for_each(code, write_image, names);
+	for (size_t i = 0; i < code->statistics.processes; i++)
+		jit_image_write(&code->processes[i]->image, names);
 }
 
 void jit_code_statistics(const struct jit_code *code, struct jit_code_statistics *statistics)

@@ -56,10 +56,20 @@ void jit_code_free(struct jit_code *code); /* NULL is a no-op */
  */
 void jit_code_apply(struct jit_code *code, const struct sideband *record);
 
+/* GVA, [start, end). Items that begin with one can be in a tree, tsearch(3), without overlaps. */
+struct jit_range {
+	uint64_t start, end;
+};
+
+/* Overlapping ranges are equal: a tree has one item per address. */
+int jit_range_compare(const void *left, const void *right);
+/* Any item that overlaps [START, END); NULL: none. */
+void *jit_range_find(void *const *tree, uint64_t start, uint64_t end);
+
 /* A function in the image of its process. */
 struct jit_function {
-	uint64_t start, end;     /* GVA */
-	uint64_t place;          /* of START in the image's file, bytes */
+	struct jit_range range;
+	uint64_t offset;         /* of its start in the image's file, bytes */
 	const uint8_t *build_id; /* the image's, of SIDEBAND_BUILD_ID_MAX bytes */
 	const char *name;        /* valid until the next call on CODE, as build_id */
 };

@@ -24,7 +24,7 @@ struct user_symbols {
 	struct image_queue waiting;
 	struct build *builds;
 	size_t build_count, build_capacity;
-	const struct user_image *image; /* the image that user_symbols_turn() tried, */
+	const struct user_image *image; /* the image that user_symbols_step() tried, */
 	int error;                      /* the result, */
 	struct span table;              /* and its symbols, owned; size 0: nothing to add */
 };
@@ -184,7 +184,7 @@ static int provide(struct user_symbols *symbols, struct image_memory *memory, st
 	return -EFAULT;
 }
 
-bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
+bool user_symbols_step(struct user_symbols *symbols, struct user_images *images,
 		       const struct guest_kernel *kernel, const struct guest_view *view,
 		       uint64_t now)
 {

@@ -36,7 +36,7 @@ void user_symbols_free(struct user_symbols *symbols);
  * Tries to read the symbols of one image that is due. KERNEL is running; NOW is ns of any steady
  * clock. False: none is due. After true, call user_symbols_commit().
  */
-bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
+bool user_symbols_step(struct user_symbols *symbols, struct user_images *images,
 		       const struct guest_kernel *kernel, const struct guest_view *view,
 		       uint64_t now);
 

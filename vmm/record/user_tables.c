@@ -288,7 +288,7 @@ static bool end_job(struct user_tables *tables, uint64_t now)
 	return true;
 }
 
-bool user_tables_turn(struct user_tables *tables, struct user_images *images,
+bool user_tables_step(struct user_tables *tables, struct user_images *images,
 		      const struct guest_kernel *kernel, const struct guest_view *view,
 		      uint64_t now)
 {

@@ -36,7 +36,7 @@ void user_tables_free(struct user_tables *tables);
  * Tries to build the table of one image that is due, and gives it to the image. KERNEL is running;
  * NOW is ns of any steady clock. True: there may be more to do at once.
  */
-bool user_tables_turn(struct user_tables *tables, struct user_images *images,
+bool user_tables_step(struct user_tables *tables, struct user_images *images,
 		      const struct guest_kernel *kernel, const struct guest_view *view,
 		      uint64_t now);
 

@@ -92,10 +92,10 @@ static void describe(const struct trigger_event *event, struct flight_trigger *t
 	trigger->number = event->number;
 	trigger->patience = event->kind == TRIGGER_PANIC ? PANIC_PATIENCE : 0;
 	trigger->by_guest = trigger_is_from_guest(event->kind);
-	trigger->told.time = event->time;
-	snprintf(trigger->told.kind, sizeof(trigger->told.kind), "%s",
+	trigger->listed.time = event->time;
+	snprintf(trigger->listed.kind, sizeof(trigger->listed.kind), "%s",
 		 trigger_kind_name(event->kind));
-	snprintf(trigger->told.detail, sizeof(trigger->told.detail), "%s", event->detail);
+	snprintf(trigger->listed.detail, sizeof(trigger->listed.detail), "%s", event->detail);
 }
 
 static bool on_take(void *context, struct flight_trigger *trigger)
@@ -172,7 +172,7 @@ int flight_requests_create(struct flight_requests **result,
 		.since = clock_ns(CLOCK_MONOTONIC_RAW),
 		.by_guest_max = options->by_guest_max,
 		.wake_fd = trigger_fd(flight->trigger),
-		.take = on_take,
+		.next_trigger = on_take,
 		.missed = on_missed,
 		.done = on_done,
 		.context = flight,

@@ -202,7 +202,7 @@ static int start_collector(struct session *session)
 		.lost = on_lost,
 		.modules = ops->modules ? on_modules : NULL,
 		.count = ops->count ? on_count : NULL,
-		.turn = on_turn,
+		.drained = on_turn,
 		.context = session,
 		.delay = options->source.delay,
 		.output = output_options(session),
@@ -222,7 +222,7 @@ static int start_collector(struct session *session)
 		collector.sideband_rings =
 			session_agent_rings(session->agent, &collector.sideband_ring_count);
 		collector.mapped = on_mapping;
-		collector.told = on_kernel_request;
+		collector.kernel_report = on_kernel_request;
 		collector.tasks = on_tasks_request;
 	}
 	return collector_start(&session->collector, &collector);

@@ -51,7 +51,8 @@ struct ring *const *session_agent_rings(struct session_agent *agent, size_t *cou
 int session_agent_start(struct session_agent *agent);
 
 /* For the collector's callbacks, on its thread: a file was mapped; the rings were drained, and
- * KERNEL (NULL: unknown) runs in the guest that VIEW shows; collector_options.told and .tasks. */
+ * KERNEL (NULL: unknown) runs in the guest that VIEW shows; collector_options.kernel_report and
+ * .tasks. */
 void session_agent_add_mapping(struct session_agent *agent, const struct sideband_mmap *mapping);
 void session_agent_turn(struct session_agent *agent, const struct guest_kernel *kernel,
 			const struct guest_view *view);

@@ -142,7 +142,7 @@ static bool begin_host(struct host *host, int fd)
 		.view = &nothing,
 		.registers = no_registers,
 		.mapped = see_mapping,
-		.turn = turn,
+		.drained = turn,
 		.context = host,
 		.output = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
 		.files = &host->files,

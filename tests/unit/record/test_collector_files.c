@@ -281,21 +281,15 @@ static void tell(struct keeper *keeper, const struct sideband *record)
 static void tell_process(struct keeper *keeper, uint32_t pid, uint64_t time)
 {
 	const struct sideband_comm comm = {
-		.head = { .size = sizeof(comm),
-			  .type = SIDEBAND_COMM,
-			  .time = time,
-			  .pid = pid,
-			  .tid = pid },
+		.head = sideband_head(SIDEBAND_COMM, sizeof(comm), time, pid),
 		.comm = "program",
 	};
 	union {
 		struct sideband_mmap mmap;
 		uint8_t bytes[sizeof(struct sideband_mmap) + 24];
-	} map = { .mmap = { .head = { .size = sideband_size(sizeof(map.mmap), PROGRAM),
-				      .type = SIDEBAND_MMAP,
-				      .time = time + 1,
-				      .pid = pid,
-				      .tid = pid },
+	} map = { .mmap = { .head = sideband_head(SIDEBAND_MMAP,
+						  sideband_size(sizeof(map.mmap), PROGRAM),
+						  time + 1, pid),
 			    .start = 0x400000,
 			    .length = 0x1000,
 			    .prot = 5 } };
@@ -307,9 +301,7 @@ static void tell_process(struct keeper *keeper, uint32_t pid, uint64_t time)
 
 static void tell_end(struct keeper *keeper, uint32_t pid, uint64_t time)
 {
-	const struct sideband end = {
-		.size = sizeof(end), .type = SIDEBAND_EXIT, .time = time, .pid = pid, .tid = pid
-	};
+	const struct sideband end = sideband_head(SIDEBAND_EXIT, sizeof(end), time, pid);
 
 	tell(keeper, &end);
 }

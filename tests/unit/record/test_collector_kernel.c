@@ -57,7 +57,7 @@ static uint64_t search_once(bool remote)
 						      .registers = get_registers,
 						      .context = &waiting };
 	CHECK_EQUAL(collector_kernel_init(&waiting.kernel, &waiting.options), 0);
-	CHECK_EQUAL(collector_kernel_turn(&waiting.kernel, NOW), 0);
+	CHECK_EQUAL(collector_kernel_update(&waiting.kernel, NOW), 0);
 	CHECK(waiting.reads);
 	CHECK(!collector_kernel_newest(&waiting.kernel));
 	collector_kernel_end_boot(&waiting.kernel);

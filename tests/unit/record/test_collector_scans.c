@@ -126,14 +126,14 @@ static void begin(struct qmp_samples *looks)
 						     .modules = count_modules,
 						     .context = looks };
 	REQUIRE_EQUAL(collector_kernel_init(&looks->kernel, &looks->options), 0);
-	CHECK_EQUAL(collector_kernel_turn(&looks->kernel, 0), 0);
+	CHECK_EQUAL(collector_kernel_update(&looks->kernel, 0), 0);
 	REQUIRE_EQUAL(looks->published, 1);
 	REQUIRE_EQUAL(collector_kernel_newest(&looks->kernel)->module_count, 1);
 }
 
 static void turn(struct qmp_samples *looks, uint64_t now)
 {
-	CHECK_EQUAL(collector_kernel_turn(&looks->kernel, now), 0);
+	CHECK_EQUAL(collector_kernel_update(&looks->kernel, now), 0);
 }
 
 static void end(struct qmp_samples *looks)

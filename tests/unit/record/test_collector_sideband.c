@@ -152,11 +152,7 @@ static void put_sample(struct collector_output *output, uint64_t time, uint32_t 
 static void put_fork(struct collector_output *output)
 {
 	const struct sideband_fork fork = {
-		.head = { .size = sizeof(fork),
-			  .type = SIDEBAND_FORK,
-			  .time = 20,
-			  .pid = 60,
-			  .tid = 60 },
+		.head = sideband_head(SIDEBAND_FORK, sizeof(fork), 20, 60),
 		.parent_pid = 61,
 		.parent_tid = 61,
 	};
@@ -198,11 +194,7 @@ TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 {
 	const struct sideband_comm comm = {
-		.head = { .size = sizeof(comm),
-			  .type = SIDEBAND_COMM,
-			  .time = 10,
-			  .pid = 61,
-			  .tid = 61 },
+		.head = sideband_head(SIDEBAND_COMM, sizeof(comm), 10, 61),
 		.comm = "parent ",
 	};
 	struct collector_output output;
@@ -266,20 +258,13 @@ static void overfill(struct ring *ring, uint64_t time, uint64_t count)
 	struct {
 		struct sideband_mmap mmap;
 		char name[16];
-	} mapping = { .mmap = { .head = { .size = sizeof(mapping),
-					  .type = SIDEBAND_MMAP,
-					  .time = time,
-					  .pid = 60,
-					  .tid = 60 },
+	} mapping = { .mmap = { .head = sideband_head(SIDEBAND_MMAP, sizeof(mapping), time, 60),
 				.start = SIDEBAND_GUEST_CODE,
 				.length = 0x1000,
 				.prot = PROT_READ | PROT_EXEC },
 		      .name = "/bin/early" };
-	struct sideband_comm other = { .head = { .size = sizeof(other),
-						 .type = SIDEBAND_COMM,
-						 .time = time,
-						 .pid = 61,
-						 .tid = 61 } };
+	struct sideband_comm other = { .head = sideband_head(SIDEBAND_COMM, sizeof(other), time,
+							     61) };
 
 	CHECK(push_sideband(ring, &mapping.mmap.head));
 	while (push_sideband(ring, &other.head))
@@ -402,11 +387,7 @@ TEST(collector, carried_mappings_are_passed_on_like_reported_ones)
 	struct {
 		struct sideband_mmap mmap;
 		char name[16];
-	} other = { .mmap = { .head = { .size = sizeof(other),
-					.type = SIDEBAND_MMAP,
-					.time = 10,
-					.pid = 61,
-					.tid = 61 },
+	} other = { .mmap = { .head = sideband_head(SIDEBAND_MMAP, sizeof(other), 10, 61),
 			      .start = SIDEBAND_GUEST_CODE,
 			      .length = 0x1000,
 			      .prot = PROT_READ | PROT_EXEC },

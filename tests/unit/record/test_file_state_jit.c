@@ -44,7 +44,7 @@ static struct jit_code *make_code(void)
 						  .pid = PARENT,
 						  .tid = PARENT },
 					.since = 10 * MS };
-	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND, .time = 200 * MS };
+	struct sideband round = sideband_head(SIDEBAND_ROUND, sizeof(round), 200 * MS, 0);
 
 	jit_code_apply(code, &map.head);
 	for (uint64_t i = 0; i < FUNCTIONS; i++) {
@@ -94,11 +94,8 @@ static void take_samples(struct file_jit *jit, struct jit_code *code)
 
 static void fork_at(struct reader *reader, struct file_jit *jit)
 {
-	const struct sideband_fork fork = { .head = { .size = sizeof(fork),
-						      .type = SIDEBAND_FORK,
-						      .time = 160 * MS,
-						      .pid = CHILD,
-						      .tid = CHILD },
+	const struct sideband_fork fork = { .head = sideband_head(SIDEBAND_FORK, sizeof(fork),
+								  160 * MS, CHILD),
 					    .parent_pid = PARENT,
 					    .parent_tid = PARENT };
 
@@ -112,11 +109,8 @@ static void map_all(struct file_jit *jit)
 	uint64_t bytes[16] = { 0 };
 	struct sideband_mmap *mmap = (struct sideband_mmap *)bytes;
 
-	mmap->head = (struct sideband){ .size = sideband_size(sizeof(*mmap), "/f"),
-					.type = SIDEBAND_MMAP,
-					.time = 170 * MS,
-					.pid = PARENT,
-					.tid = PARENT };
+	mmap->head =
+		sideband_head(SIDEBAND_MMAP, sideband_size(sizeof(*mmap), "/f"), 170 * MS, PARENT);
 	mmap->start = ADDRESS + LENGTH / 2;
 	mmap->length = LENGTH / 4;
 	CHECK_EQUAL(file_jit_written(jit, &mmap->head), 0);

@@ -229,9 +229,8 @@ static void give(struct resolver *resolver, struct sideband *record, const struc
 static void give_event(struct proof *proof, struct resolver *resolver, struct timeline_event event,
 		       int64_t off)
 {
-	struct sideband_lost lost = { .head = { .size = sizeof(lost),
-						.type = SIDEBAND_LOST,
-						.time = event.record.head.time },
+	struct sideband_lost lost = { .head = sideband_head(SIDEBAND_LOST, sizeof(lost),
+							    event.record.head.time, 0),
 				      .count = 1 };
 
 	if (event.record.head.type == SIDEBAND_MUNMAP)

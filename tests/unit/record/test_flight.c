@@ -117,7 +117,7 @@ static void prepare(struct setting *setting, uint64_t before)
 		.before = before,
 		.by_guest_max = 8,
 		.wake_fd = -1,
-		.take = take,
+		.next_trigger = take,
 		.missed = missed,
 		.done = done,
 		.context = setting,
@@ -136,7 +136,7 @@ static void prepare(struct setting *setting, uint64_t before)
 		.buildid_cache = true,
 	};
 	CHECK_EQUAL(collector_kernel_init(&setting->kernel, &setting->options), 0);
-	CHECK_EQUAL(collector_kernel_turn(&setting->kernel, 1), 0);
+	CHECK_EQUAL(collector_kernel_update(&setting->kernel, 1), 0);
 	CHECK_EQUAL(flight_create(&setting->flight, &setting->options, &setting->kernel, NULL), 0);
 }
 
@@ -224,13 +224,13 @@ static void complete(struct setting *setting, unsigned int vcpu, uint64_t time)
 	flight_complete(setting->flight, vcpu, sample);
 }
 
-/* The user's; the caller may change it before flight_turn(). */
+/* The user's; the caller may change it before flight_update(). */
 static struct flight_trigger *trigger(struct setting *setting, uint64_t time, const char *kind)
 {
 	struct flight_trigger *added = &setting->triggers[setting->trigger_count++];
 
-	*added = (struct flight_trigger){ .number = setting->trigger_count, .told.time = time };
-	snprintf(added->told.kind, sizeof(added->told.kind), "%s", kind);
+	*added = (struct flight_trigger){ .number = setting->trigger_count, .listed.time = time };
+	snprintf(added->listed.kind, sizeof(added->listed.kind), "%s", kind);
 	return added;
 }
 
@@ -320,10 +320,10 @@ TEST(flight, writes_the_window_before_a_trigger_in_order_of_time)
 		push(&setting, 0, time);
 		push(&setting, 1, time + 5);
 	}
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	CHECK(!exists(&setting, "")); /* nothing was triggered */
-	strcpy(trigger(&setting, 2000, "guest panic")->told.detail, "sysrq");
-	flight_turn(setting.flight);
+	strcpy(trigger(&setting, 2000, "guest panic")->listed.detail, "sysrq");
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	CHECK_EQUAL(setting.results[0].error, 0);
 	CHECK_STRING(setting.results[0].path, setting.path);
@@ -364,7 +364,7 @@ TEST(flight, has_samples_as_they_were_completed_behind_their_stops)
 	}
 	for (int i = 0; i < 2; i++) { /* they stay, for the next file */
 		trigger(&setting, 2000, "SIGUSR2");
-		flight_turn(setting.flight);
+		flight_update(setting.flight);
 		REQUIRE_EQUAL(setting.result_count, i + 1);
 		CHECK_EQUAL(setting.results[i].error, 0);
 		read_counts(setting.results[i].path, &counts);
@@ -389,7 +389,7 @@ TEST(flight, keeps_of_what_was_completed_as_much_as_there_is_room_for)
 		complete(&setting, 0, time);
 	push_cut(&setting, 0, 1999);
 	trigger(&setting, 30000, "SIGUSR2");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	read_counts(setting.path, &counts);
 	CHECK_EQUAL(counts.samples, 2);
@@ -421,7 +421,7 @@ TEST(flight, each_file_has_a_number_and_is_complete)
 
 		push(&setting, 0, 1000 + i);
 		trigger(&setting, 2000 + i, "SIGUSR2");
-		flight_turn(setting.flight);
+		flight_update(setting.flight);
 		REQUIRE_EQUAL(setting.result_count, i + 1);
 		snprintf(path, sizeof(path), i ? "%s.%u" : "%s", setting.path, i);
 		CHECK_STRING(setting.results[i].path, path);
@@ -451,7 +451,7 @@ TEST(flight, triggers_that_come_together_share_a_file)
 	push(&setting, 0, 1600);
 	trigger(&setting, 1400, "guest panic");
 	trigger(&setting, 1700, "guest reset");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	CHECK_EQUAL(setting.results[0].count, 2);
 	CHECK_EQUAL(setting.results[0].numbers[1], 2);
@@ -460,7 +460,7 @@ TEST(flight, triggers_that_come_together_share_a_file)
 	CHECK_EQUAL(counts.flight.count, 2);
 	CHECK_STRING(counts.flight.triggers[1].kind, "guest reset");
 	CHECK_EQUAL(counts.flight.to, 1700);
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	CHECK_EQUAL(setting.result_count, 1);
 	clean_up(&setting);
 }
@@ -473,10 +473,10 @@ TEST(flight, more_triggers_than_a_file_can_name_get_another_one)
 	push(&setting, 0, 1000);
 	for (unsigned int i = 0; i < PERF_DATA_FLIGHT_TRIGGERS + 1; i++)
 		trigger(&setting, 2000 + i, "SIGUSR2");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	CHECK_EQUAL(setting.results[0].count, PERF_DATA_FLIGHT_TRIGGERS);
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 2);
 	CHECK_EQUAL(setting.results[1].count, 1);
 	CHECK_EQUAL(setting.results[1].numbers[0], PERF_DATA_FLIGHT_TRIGGERS + 1);
@@ -496,7 +496,7 @@ TEST(flight, a_file_of_its_own_is_for_one_trigger)
 	trigger(&setting, 2001, "kvmscope dump")->path = own;
 	trigger(&setting, 2002, "SIGUSR2");
 	for (int i = 0; i < 3; i++)
-		flight_turn(setting.flight);
+		flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 3);
 	CHECK_STRING(setting.results[0].path, setting.path);
 	CHECK_STRING(setting.results[1].path, own);
@@ -516,11 +516,11 @@ TEST(flight, a_file_waits_for_the_time_after_its_trigger)
 	prepare(&setting, 1000 * MILLISECOND);
 	push(&setting, 0, begin - 1);
 	trigger(&setting, begin, "SIGUSR2")->after = FAR;
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	CHECK_EQUAL(setting.result_count, 0);
 	push(&setting, 0, begin + 100);
 	trigger(&setting, begin + 50, "guest reset");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	CHECK_EQUAL(setting.result_count, 0);
 	push(&setting, 0, begin + 200);
 	flight_end(setting.flight);
@@ -544,7 +544,7 @@ TEST(flight, a_panic_waits_for_the_reset_behind_it)
 	push(&setting, 0, begin + 10);
 	push(&setting, 0, begin + 30);
 	trigger(&setting, begin, "guest panic")->patience = FAR;
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	CHECK_EQUAL(setting.result_count, 0);
 	trigger(&setting, begin + 20, "guest reset");
 	flight_end(setting.flight);
@@ -571,11 +571,11 @@ TEST(flight, the_guest_can_not_put_a_file_off_nor_fill_the_disk)
 		more->by_guest = true;
 		more->after = FAR; /* of a trigger that only joins */
 	}
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	CHECK_EQUAL(setting.result_count, 1);
 	for (unsigned int i = 0; i < 3; i++) {
 		trigger(&setting, begin, "console line")->by_guest = true;
-		flight_turn(setting.flight);
+		flight_update(setting.flight);
 	}
 	REQUIRE_EQUAL(setting.result_count, 4);
 	CHECK_EQUAL(setting.results[1].error, 0);
@@ -584,7 +584,7 @@ TEST(flight, the_guest_can_not_put_a_file_off_nor_fill_the_disk)
 	CHECK(exists(&setting, ".1") && !exists(&setting, ".2"));
 	trigger(&setting, begin, "SIGUSR2");
 	setting.missed = 5;
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 5);
 	CHECK_EQUAL(setting.results[4].error, 0);
 	if (exists(&setting, ".2")) {
@@ -611,7 +611,7 @@ TEST(flight, says_from_when_on_overwritten_rings_are_complete)
 		push(&setting, 0, 1000 + i);
 	push(&setting, 1, 1000);
 	trigger(&setting, 1000 + count, "SIGUSR2");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	read_counts(setting.path, &counts);
 	CHECK(counts.flight.complete > 1000);
@@ -643,7 +643,7 @@ TEST(flight, tells_exactly_what_was_lost)
 	ring_statistics(setting.rings[0], &ring);
 	CHECK(ring.lost > 0);
 	trigger(&setting, 3000, "SIGUSR2");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	read_counts(setting.path, &counts);
 	CHECK_EQUAL(counts.lost, ring.lost);
@@ -660,10 +660,10 @@ TEST(flight, writes_nothing_to_the_cache_before_a_trigger)
 	snprintf(cache, sizeof(cache), "%s/.debug", setting.directory);
 	CHECK(setting.kernel.boot.mapped);
 	push(&setting, 0, 1000);
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	CHECK(access(cache, F_OK) < 0);
 	trigger(&setting, 2000, "SIGUSR2");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	snprintf(command, sizeof(command),
 		 "grep -q 'guest_function_5$' '%s'/'[kernel.kallsyms]'/*/kallsyms", cache);
 	CHECK_EQUAL(system(command), 0);
@@ -677,17 +677,17 @@ TEST(flight, goes_on_after_a_file_that_can_not_be_written)
 	prepare(&setting, 0);
 	push(&setting, 0, 1000);
 	trigger(&setting, 2000, "kvmscope dump")->path = "/nonexistent/perf.data";
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	CHECK_EQUAL(setting.results[0].error, -ENOENT);
-	CHECK_EQUAL(flight_error(setting.flight), 0); /* told to who named it */
+	CHECK_EQUAL(flight_error(setting.flight), 0); /* reported to the requester */
 	CHECK_EQUAL(mkdir(setting.path, 0700), 0);
 	trigger(&setting, 2001, "SIGUSR2");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 2);
 	CHECK(setting.results[1].error < 0);
 	trigger(&setting, 2002, "SIGUSR2");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 3);
 	CHECK_EQUAL(setting.results[2].error, 0);
 	CHECK(exists(&setting, ".1"));
@@ -708,7 +708,7 @@ TEST(flight, leaves_what_it_did_not_open)
 	REQUIRE(other);
 	fclose(other);
 	trigger(&setting, 2000, "SIGUSR2");
-	flight_turn(setting.flight);
+	flight_update(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	CHECK_EQUAL(setting.results[0].error, -EINVAL);
 	CHECK(exists(&setting, ""));

@@ -177,20 +177,14 @@ TEST(flight_sideband, samples_behind_the_base_know_what_was_there)
 #define PARENT 7u
 #define CHILD  8u
 
-static struct sideband head(uint16_t type, size_t size, uint32_t pid, uint64_t time)
-{
-	return (struct sideband){
-		.size = (uint32_t)size, .type = type, .time = time, .pid = pid, .tid = pid
-	};
-}
-
 static void keep_cgroup(struct flight_sideband *sideband, uint32_t pid, uint64_t time,
 			const char *path)
 {
 	uint64_t bytes[64] = { 0 };
 	struct sideband_cgroup *cgroup = (struct sideband_cgroup *)bytes;
 
-	cgroup->head = head(SIDEBAND_CGROUP, sideband_size(sizeof(*cgroup), path), pid, time);
+	cgroup->head =
+		sideband_head(SIDEBAND_CGROUP, sideband_size(sizeof(*cgroup), path), time, pid);
 	cgroup->id = pid == PARENT ? 17 : 0;
 	strcpy(cgroup->path, path);
 	REQUIRE(sideband_check(span_of(bytes, sizeof(bytes))));
@@ -199,7 +193,7 @@ static void keep_cgroup(struct flight_sideband *sideband, uint32_t pid, uint64_t
 
 static void keep_comm(struct flight_sideband *sideband, uint32_t pid, uint64_t time, uint16_t flags)
 {
-	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), pid, time),
+	struct sideband_comm comm = { .head = sideband_head(SIDEBAND_COMM, sizeof(comm), time, pid),
 				      .comm = "x" };
 
 	comm.head.flags = flags;
@@ -227,10 +221,10 @@ static void check_cgroup(struct flight_sideband *sideband, uint32_t pid, const c
 TEST(flight_sideband, files_begin_with_the_cgroups_of_the_base)
 {
 	struct flight_sideband sideband = { 0 };
-	struct sideband_fork fork = { .head = head(SIDEBAND_FORK, sizeof(fork), CHILD, 20),
+	struct sideband_fork fork = { .head = sideband_head(SIDEBAND_FORK, sizeof(fork), 20, CHILD),
 				      .parent_pid = PARENT,
 				      .parent_tid = PARENT };
-	const struct sideband end = head(SIDEBAND_EXIT, sizeof(end), PARENT, 60);
+	const struct sideband end = sideband_head(SIDEBAND_EXIT, sizeof(end), 60, PARENT);
 
 	keep_comm(&sideband, PARENT, 10, 0);
 	keep_cgroup(&sideband, PARENT, 10, "/system.slice");
@@ -257,7 +251,7 @@ TEST(flight_sideband, cgroups_are_bounded)
 	struct {
 		struct sideband_cgroup cgroup;
 		char path[8];
-	} record = { .cgroup.head = head(SIDEBAND_CGROUP, sizeof(record), PARENT, 1) };
+	} record = { .cgroup.head = sideband_head(SIDEBAND_CGROUP, sizeof(record), 1, PARENT) };
 	char last[sizeof(record.path)];
 
 	keep_comm(&sideband, PARENT, 1, 0);
@@ -282,13 +276,13 @@ static void keep_mapping(struct flight_sideband *sideband, uint32_t pid, uint64_
 	} record = { .mmap = { .start = TIMELINE_BASE, .length = 4096, .prot = 5 },
 		     .name = "/bin/one" };
 
-	record.mmap.head = head(SIDEBAND_MMAP, sizeof(record), pid, time);
+	record.mmap.head = sideband_head(SIDEBAND_MMAP, sizeof(record), time, pid);
 	flight_sideband_keep(sideband, &record.mmap.head);
 }
 
 static void keep_lost(struct flight_sideband *sideband, uint64_t time, uint64_t until)
 {
-	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, time),
+	struct sideband_lost lost = { .head = sideband_head(SIDEBAND_LOST, sizeof(lost), time, 0),
 				      .until = until };
 
 	REQUIRE(sideband_check(span_of(&lost, sizeof(lost))));
@@ -298,7 +292,8 @@ static void keep_lost(struct flight_sideband *sideband, uint64_t time, uint64_t 
 static void keep_name(struct flight_sideband *sideband, uint32_t pid, uint64_t time,
 		      const char *name)
 {
-	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), pid, time) };
+	struct sideband_comm comm = { .head = sideband_head(SIDEBAND_COMM, sizeof(comm), time,
+							    pid) };
 
 	comm.head.cr3 = pid << 12;
 	snprintf(comm.comm, sizeof(comm.comm), "%s", name);

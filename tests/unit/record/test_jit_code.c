@@ -11,17 +11,10 @@
 #define MS  1000000ull
 #define PID 42u
 
-static struct sideband head(uint16_t type, uint32_t size, uint32_t pid, uint64_t time)
-{
-	return (struct sideband){
-		.size = size, .type = type, .time = time, .pid = pid, .tid = pid
-	};
-}
-
 static void map(struct jit_code *code, uint16_t flags, uint64_t since, uint64_t time)
 {
 	struct sideband_jit_map record = {
-		.head = head(SIDEBAND_JIT_MAP, sizeof(record), PID, time), .since = since
+		.head = sideband_head(SIDEBAND_JIT_MAP, sizeof(record), time, PID), .since = since
 	};
 
 	record.head.flags = flags;
@@ -34,7 +27,8 @@ static void line(struct jit_code *code, uint64_t start, uint64_t length, const c
 	uint64_t bytes[64] = { 0 };
 	struct sideband_jit_code *record = (struct sideband_jit_code *)bytes;
 
-	record->head = head(SIDEBAND_JIT_CODE, sideband_size(sizeof(*record), name), PID, time);
+	record->head =
+		sideband_head(SIDEBAND_JIT_CODE, sideband_size(sizeof(*record), name), time, PID);
 	record->start = start;
 	record->length = length;
 	record->since = since;
@@ -45,15 +39,16 @@ static void line(struct jit_code *code, uint64_t start, uint64_t length, const c
 
 static void round_at(struct jit_code *code, uint64_t time)
 {
-	const struct sideband record = head(SIDEBAND_ROUND, sizeof(record), 0, time);
+	const struct sideband record = sideband_head(SIDEBAND_ROUND, sizeof(record), time, 0);
 
 	jit_code_apply(code, &record);
 }
 
 static void exec_at(struct jit_code *code, uint64_t time)
 {
-	struct sideband_comm record = { .head = head(SIDEBAND_COMM, sizeof(record), PID, time),
-					.comm = "x" };
+	struct sideband_comm record = {
+		.head = sideband_head(SIDEBAND_COMM, sizeof(record), time, PID), .comm = "x"
+	};
 
 	record.head.flags = SIDEBAND_COMM_EXEC;
 	jit_code_apply(code, &record.head);
@@ -61,8 +56,8 @@ static void exec_at(struct jit_code *code, uint64_t time)
 
 static void fork_at(struct jit_code *code, uint32_t parent, uint64_t time)
 {
-	const struct sideband_fork record = { .head = head(SIDEBAND_FORK, sizeof(record), PID,
-							   time),
+	const struct sideband_fork record = { .head = sideband_head(SIDEBAND_FORK, sizeof(record),
+								    time, PID),
 					      .parent_pid = parent,
 					      .parent_tid = parent };
 
@@ -77,7 +72,7 @@ static const char *name_at(struct jit_code *code, uint64_t address, uint64_t tim
 
 	if (!jit_code_find(code, PID, address, time, &function))
 		return "";
-	CHECK(address >= function.start && address < function.end);
+	CHECK(address >= function.range.start && address < function.range.end);
 	snprintf(name, sizeof(name), "%s", function.name);
 	return name;
 }
@@ -159,7 +154,7 @@ TEST(jit_code, an_address_that_is_used_again_has_either_name_or_none)
 	CHECK_STRING(name_at(code, 0x1000, 301 * MS), "");
 	REQUIRE(jit_code_find(code, PID, 0x1080, 150 * MS, &first));
 	REQUIRE(jit_code_find(code, PID, 0x1080, 350 * MS, &second));
-	CHECK(first.place + 0x100 <= second.place);
+	CHECK(first.offset + 0x100 <= second.offset);
 	jit_code_free(code);
 }
 
@@ -274,7 +269,8 @@ TEST(jit_code, a_map_that_begins_anew_has_what_it_says_now)
 
 static void lose(struct jit_code *code, uint64_t since, uint64_t until)
 {
-	const struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, since),
+	const struct sideband_lost lost = { .head = sideband_head(SIDEBAND_LOST, sizeof(lost),
+								  since, 0),
 					    .count = 1,
 					    .until = until };
 
@@ -285,8 +281,8 @@ static void lose(struct jit_code *code, uint64_t since, uint64_t until)
 static void tell_again(struct jit_code *code, uint64_t since, uint64_t program, uint64_t time,
 		       const char *name)
 {
-	struct sideband_jit_map record = { .head = head(SIDEBAND_JIT_MAP, sizeof(record), PID,
-							time),
+	struct sideband_jit_map record = { .head = sideband_head(SIDEBAND_JIT_MAP, sizeof(record),
+								 time, PID),
 					   .since = since,
 					   .program = program };
 

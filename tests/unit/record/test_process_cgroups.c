@@ -16,9 +16,7 @@ struct record {
 
 static struct sideband head(uint16_t type, uint32_t pid, uint64_t time)
 {
-	return (struct sideband){
-		.size = sizeof(struct sideband), .type = type, .time = time, .pid = pid, .tid = pid
-	};
+	return sideband_head(type, sizeof(struct sideband), time, pid);
 }
 
 static struct record cgroup(uint32_t pid, uint64_t time, uint64_t id)

@@ -103,7 +103,7 @@ static void end(struct place *place)
 
 static bool turn_if(struct place *place, uint64_t now, bool certain)
 {
-	bool more = user_symbols_turn(place->symbols, place->guest.kernel.images,
+	bool more = user_symbols_step(place->symbols, place->guest.kernel.images,
 				      &place->guest.kernel, &place->guest.guest.view, now);
 
 	if (more)

@@ -96,7 +96,7 @@ static struct user_image *settled(struct user_guest *guest, uint64_t start)
 
 static bool turn(struct user_tables *tables, struct user_guest *guest, uint64_t now)
 {
-	return user_tables_turn(tables, guest->kernel.images, &guest->kernel, &guest->guest.view,
+	return user_tables_step(tables, guest->kernel.images, &guest->kernel, &guest->guest.view,
 				now);
 }
 

@@ -185,7 +185,7 @@ static void push_lost(struct resolver *resolver, const struct arrival *arrival)
 {
 	uint64_t time = arrival->event->time;
 	const struct sideband_lost lost = {
-		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = time },
+		.head = sideband_head(SIDEBAND_LOST, sizeof(lost), time, 0),
 		.count = 1,
 		.until = time,
 	};

@@ -209,7 +209,7 @@ TEST(resolver_uncertain, events_of_one_moment_are_all_remembered)
 /* A source that tells rounds is waited for. */
 TEST(resolver_uncertain, samples_wait_for_the_next_round)
 {
-	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND, .time = WINDOW };
+	struct sideband round = sideband_head(SIDEBAND_ROUND, sizeof(round), WINDOW, 0);
 	struct resolver_statistics statistics;
 	struct sample sample = { .time = 2 * WINDOW, .cpl = 3, .pid = 1 };
 	struct resolver *resolver;
@@ -264,11 +264,7 @@ TEST(resolver_uncertain, everything_is_ambiguous_after_the_last_round)
 		.rings = 2, .window = WINDOW, .sample = keep_place, .context = &places
 	};
 	struct sideband_mmap mmap = {
-		.head = { .size = sideband_size(sizeof(mmap), ""),
-			  .type = SIDEBAND_MMAP,
-			  .time = WINDOW,
-			  .pid = 1,
-			  .tid = 1 },
+		.head = sideband_head(SIDEBAND_MMAP, sideband_size(sizeof(mmap), ""), WINDOW, 1),
 		.start = 4096,
 		.length = 4096,
 		.prot = PROT_READ | PROT_EXEC,
@@ -277,9 +273,7 @@ TEST(resolver_uncertain, everything_is_ambiguous_after_the_last_round)
 		struct sideband_mmap mmap;
 		uint8_t bytes[sizeof(mmap) + 8];
 	} record = { .mmap = mmap };
-	const struct sideband round = { .size = sizeof(round),
-					.type = SIDEBAND_ROUND,
-					.time = 3 * WINDOW };
+	const struct sideband round = sideband_head(SIDEBAND_ROUND, sizeof(round), 3 * WINDOW, 0);
 	struct sample sample = { .rip = 4096, .cpl = 3, .pid = 1 };
 	struct resolver *resolver;
 

@@ -485,7 +485,7 @@ static void record(struct recording *recording)
 		.view = &recording->guest.view,
 		.registers = get_registers,
 		.publish = take_kernel,
-		.told = report,
+		.kernel_report = report,
 		.context = recording,
 		.output = { .path = recording->path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
 	};
