@@ -27,6 +27,23 @@ static inline uint64_t clock_ms(clockid_t clock)
 	return clock_ns(clock) / NS_PER_MS;
 }
 
+/* The later of two times. */
+static inline uint64_t time_later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* TIME less or plus SPAN, limited to 0 and UINT64_MAX. */
+static inline uint64_t time_before(uint64_t time, uint64_t span)
+{
+	return time > span ? time - span : 0;
+}
+
+static inline uint64_t time_after(uint64_t time, uint64_t span)
+{
+	return time < UINT64_MAX - span ? time + span : UINT64_MAX;
+}
+
 /* True after DEADLINE, in ns of CLOCK_MONOTONIC_RAW; 0: no deadline. No system call. */
 static inline bool deadline_passed(uint64_t deadline)
 {

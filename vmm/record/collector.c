@@ -60,7 +60,7 @@ bool collector_is_writing(const struct collector *collector)
 	return collector->output.writer && !collector->error;
 }
 
-static bool comes_late(const struct collector *collector)
+static bool is_delayed(const struct collector *collector)
 {
 	return collector->options.delay >= DRAIN_INTERVAL_LATE_MS * NS_PER_MS;
 }
@@ -122,7 +122,7 @@ static void update_statistics(struct collector *collector,
 	pthread_mutex_unlock(&collector->lock);
 }
 
-/* Guests that report their own events are waited for. */
+/* Samples of a guest that reports events wait longer. */
 static uint64_t window_of(const struct collector_options *options)
 {
 	return (options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW) + options->delay;
@@ -166,7 +166,7 @@ static int restart_resolver(struct collector *collector)
 	return 0;
 }
 
-/* Its processes have ended. */
+/* The processes of an ended boot. */
 static void drop_reports(struct collector *collector)
 {
 	uint64_t missed = collector->reports.missed;
@@ -212,11 +212,11 @@ static void find_symbols(struct collector *collector, uint64_t now)
 /* The clock is read first: everything older is in the rings then, or late. */
 static void read_rings(struct collector *collector, struct collector_statistics *counts)
 {
-	collector->come = false;
+	collector->received = false;
 	resolver_begin_pass(collector->resolver, clock_ns(CLOCK_MONOTONIC_RAW));
 	collector_rings_read(collector, counts);
-	if (collector->come)
-		collector->last_come = collector_now();
+	if (collector->received)
+		collector->last_received = collector_now();
 }
 
 /* After the rings, and before samples are decided: they refer to images that have just been seen.
@@ -293,7 +293,7 @@ static bool is_quiet(const struct collector *collector, uint64_t time)
 	const struct collector_options *options = &collector->options;
 	uint64_t wait = window_of(options) + (options->sideband_ring_count ? WINDOW_LONGEST : 0);
 
-	return time - collector->last_come > wait + QUIET_AFTER &&
+	return time - collector->last_received > wait + QUIET_AFTER &&
 	       !(collector->flight && flight_waits(collector->flight));
 }
 
@@ -301,7 +301,7 @@ static int drain_interval(struct collector *collector)
 {
 	uint64_t time = collector_now();
 
-	if (!comes_late(collector) || collector->turns < TURNS_BEFORE_LATE) {
+	if (!is_delayed(collector) || collector->turns < TURNS_BEFORE_LATE) {
 		collector->turns++;
 		return DRAIN_INTERVAL_MS;
 	}
@@ -387,12 +387,12 @@ static int prepare_wakes(struct collector *collector)
 
 	collector->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (collector->stop_fd < 0)
-		return error_set(-errno, "cannot make the collector's eventfd: %s",
+		return error_set(-errno, "cannot create the collector's eventfd: %s",
 				 strerror(errno));
 	for (size_t i = 0; i < count; i++)
 		collector->wakes[i] =
 			(struct pollfd){ ring_event_fd(collector->options.rings[i]), POLLIN, 0 };
-	for (size_t i = 0; comes_late(collector) && i < collector->options.sideband_ring_count; i++)
+	for (size_t i = 0; is_delayed(collector) && i < collector->options.sideband_ring_count; i++)
 		collector->wakes[count++] =
 			(struct pollfd){ ring_event_fd(collector->options.sideband_rings[i]),
 					 POLLIN, 0 };

@@ -12,7 +12,7 @@ void collector_cache_open(struct collector_kernel *kernel)
 {
 	if (kernel->options->buildid_cache &&
 	    build_id_cache_open(kernel->options->names, kernel->cache, sizeof(kernel->cache))) {
-		log_warning("no names for perf: %s", error_message());
+		log_warning("no symbols for perf: %s", error_message());
 		kernel->cache[0] = '\0';
 	}
 }
@@ -27,12 +27,12 @@ static void note_result(struct collector_kernel *kernel, int error)
 	log_warning("perf will not find the guest's symbols: %s", error_message());
 }
 
-/* What is left out is tried again with the next file. */
+/* Without room nothing is added; the next file tries again. */
 static bool has_room(struct collector_kernel *kernel)
 {
-	const struct build_id_cache_location *place = kernel->options->names;
+	const struct build_id_cache_location *location = kernel->options->names;
 
-	if (!place || place->has_room(place->context)) {
+	if (!location || location->has_room(location->context)) {
 		kernel->cache_short = false;
 		return true;
 	}
@@ -52,7 +52,7 @@ static int link_guest(const struct collector_kernel *kernel)
 	if (stat(kernel->path, &status) || !S_ISREG(status.st_mode))
 		return 0;
 	if (snprintf(mount, sizeof(mount), "%s.guestmount", kernel->path) >= (int)sizeof(mount))
-		return error_set(-ENAMETOOLONG, "%s is too long a name", kernel->path);
+		return error_set(-ENAMETOOLONG, "%s: the file name is too long", kernel->path);
 	return build_id_cache_link_guest(mount, kernel->options->output.vmm_pid,
 					 &kernel->boot.cache);
 }

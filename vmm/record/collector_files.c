@@ -225,7 +225,7 @@ void collector_files_hide_kernel(struct collector *collector)
 	if (!collector->kernel.writer) /* it was logged before */
 		return;
 	log_warning(
-		"the guest runs another kernel from here on: its functions have no names in %s, as "
+		"the guest runs another kernel from here on: its functions are unsymbolized in %s: "
 		"perf.data has one kernel and no other file can follow this one",
 		*collector->path ? collector->path : collector->options.output.path);
 	perf_data_writer_hide_kernel(collector->output.writer);
@@ -242,7 +242,7 @@ int collector_files_next(struct collector *collector)
 		return error ? error : collector_files_begin(collector);
 	if (snprintf(collector->path, sizeof(collector->path), "%s.%u", first, collector->files) >=
 	    (int)sizeof(collector->path))
-		return error_set(-ENAMETOOLONG, "%s is too long a name", first);
+		return error_set(-ENAMETOOLONG, "%s: the file name is too long", first);
 	log_info("the guest's next kernel is recorded in %s", collector->path);
 	return collector_files_begin(collector);
 }

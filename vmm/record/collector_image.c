@@ -47,14 +47,13 @@ static void invent_build_id(struct collector_kernel *kernel)
 		for (size_t half = 0; half < 2; half++)
 			hash[half] = hash_add(hash_add_text(hash[half], symbol.name), offset);
 	}
-	/* No trailing zeroes: perf takes them for padding, and looks in the cache under another
-	 * name. */
+	/* No trailing zeroes: perf strips them as padding and then misses the file in the cache. */
 	memset(kernel->build_id, 0x6b, sizeof(kernel->build_id));
 	memcpy(kernel->build_id, hash, sizeof(hash));
 	kernel->build_id_size = sizeof(kernel->build_id);
 }
 
-static void take_build_id(struct collector_kernel *kernel, const struct guest_kernel *found)
+static void set_build_id(struct collector_kernel *kernel, const struct guest_kernel *found)
 {
 	int size = 0;
 
@@ -175,7 +174,7 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 		return error;
 	kernel->boot.image.end = image_end(kernel->boot.image.symbols, kernel->boot.image.start,
 					   kernel->boot.image.text_end);
-	take_build_id(kernel, found);
+	set_build_id(kernel, found);
 	return 0;
 }
 
@@ -262,7 +261,8 @@ static int map_segments(struct perf_data_writer *writer, Elf *elf,
 	int error = 0;
 
 	if (!elf || elf_getphdrnum(elf, &count))
-		return error_set(-EINVAL, "%s is no ELF file with program headers", program->name);
+		return error_set(-EINVAL, "%s is not an ELF file with program headers",
+				 program->name);
 	for (size_t i = 0; !error && i < count; i++) {
 		GElf_Phdr segment;
 

@@ -21,7 +21,7 @@ int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_lo
 		       : error_set(-ENOMEM, "no memory for the functions of the guest's JITs");
 }
 
-static void stop_looking(struct collector_jit *jit)
+static void stop_scans(struct collector_jit *jit)
 {
 	if (jit->code && jit->maps)
 		jit_maps_end(jit->maps, jit->code);
@@ -33,7 +33,7 @@ bool collector_jit_apply(struct collector_jit *jit, const struct sideband *recor
 {
 	/* SPACE is about page tables, which others report. */
 	if (record->type != SIDEBAND_ADDRESS_SPACE)
-		stop_looking(jit);
+		stop_scans(jit);
 	if (jit->code)
 		jit_code_apply(jit->code, record);
 	return record->type == SIDEBAND_JIT_MAP || record->type == SIDEBAND_JIT_CODE;
@@ -68,14 +68,14 @@ void collector_jit_write(struct collector_jit *jit)
 		jit_code_write(jit->code, &jit->names);
 }
 
-static void tell_refused(const struct jit_code *code)
+static void warn_refused(const struct jit_code *code)
 {
 	struct jit_code_statistics statistics;
 
 	jit_code_statistics(code, &statistics);
 	if (statistics.refused)
 		log_warning(
-			"functions that some processes of the guest made at run time have no names: there are "
+			"functions that some guest processes generated at run time stay unsymbolized: there are "
 			"too many");
 }
 
@@ -84,7 +84,7 @@ void collector_jit_begin_boot(struct collector_jit *jit)
 	if (!jit->code)
 		return;
 	collector_jit_write(jit);
-	tell_refused(jit->code);
+	warn_refused(jit->code);
 	if (jit->maps)
 		jit_maps_end(jit->maps, jit->code);
 	jit_code_free(jit->code);
@@ -94,7 +94,7 @@ void collector_jit_begin_boot(struct collector_jit *jit)
 void collector_jit_free(struct collector_jit *jit)
 {
 	if (jit->code)
-		tell_refused(jit->code);
+		warn_refused(jit->code);
 	jit_code_free(jit->code);
 	jit_maps_free(jit->maps);
 	image_symbols_close(&jit->names);

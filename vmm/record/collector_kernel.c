@@ -465,7 +465,7 @@ static void drop_given(struct collector_kernel *kernel, const struct guest_kerne
 	    !strcmp(older->version_banner, kernel->other->version_banner))
 		return;
 	log_warning(
-		"the names that were given are not of the kernel that the guest runs now: its own are used");
+		"the given symbols do not belong to the kernel that the guest runs now: its own symbols are used");
 	symbols_free(kernel->given);
 	kernel->given = NULL;
 }
@@ -552,7 +552,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	}
 	if (!error && !kernel->boot.mapped && kernel->given) {
 		log_warning(
-			"the guest's kernel was not found in its memory: names are those of %s as they stand there",
+			"the guest's kernel was not found in its memory: the symbols of %s are used at their own addresses",
 			kernel->options->kallsyms ? kernel->options->kallsyms
 						  : kernel->options->vmlinux);
 		error = publish_given(kernel);

@@ -116,7 +116,7 @@ static const struct ring_record *read_ring(struct collector *collector, struct r
 
 	ring_read_done(ring);
 	record = ring_read(ring);
-	collector->come |= !!record;
+	collector->received |= !!record;
 	return record;
 }
 

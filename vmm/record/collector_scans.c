@@ -150,7 +150,7 @@ static void update_presence(struct collector_kernel *kernel, const struct found 
 
 	if (!guest_kernel_update_presence(newest, found->code, found->count))
 		return;
-	log_debug("no room for the guest's modules: new ones have no names yet");
+	log_debug("no room for the guest's modules: new ones stay unsymbolized for now");
 	kernel->boot.current = false;
 	kernel->boot.cache_outdated = true;
 }
@@ -193,7 +193,7 @@ static int apply_scan(struct collector_kernel *kernel, uint64_t now,
 /* No module is known to be loaded from here on. */
 static int give_up(struct collector_kernel *kernel)
 {
-	log_debug("the guest's modules have no names from here on: %s", error_message());
+	log_debug("the guest's modules stay unsymbolized from here on: %s", error_message());
 	apply_presence(kernel);
 	if (module_timeline_stop(&kernel->boot.modules.timeline, &kernel->boot.scan))
 		return 0;

@@ -31,7 +31,7 @@
 #include "vmm/record/flight_sideband.h"
 #include "vmm/resolve/resolver.h"
 
-/* A guest may change its kernel again and again, and is not to fill the host's disk with files. */
+/* Limit for a guest that changes its kernel again and again: the host's disk is finite. */
 #define COLLECTOR_FILES_MAX 1000
 
 struct collector {
@@ -48,10 +48,10 @@ struct collector {
 	struct pollfd *wakes; /* the rings', if records come late those of sideband, our own, and
 				 the flight recorder's */
 	size_t wake_count;
-	unsigned int turns; /* the first ones */
-	bool come;          /* the rings were not empty in this turn */
-	uint64_t last_come; /* ns, when they last were not */
-	int stop_fd;        /* eventfd: stop or reset */
+	unsigned int turns;     /* the first ones */
+	bool received;          /* a ring had records in this pass */
+	uint64_t last_received; /* ns, CLOCK_MONOTONIC: the last pass with records */
+	int stop_fd;            /* eventfd: stop or reset */
 	atomic_bool stop;
 	bool reset;                /* is requested; under reset_lock, as reset_done */
 	pthread_cond_t reset_done; /* signalled when it is no longer */

@@ -12,16 +12,16 @@
 /* First interval of requests to the agent; it doubles with each. */
 #define ASK_FIRST (2000 * NS_PER_MS)
 #define ASK_LAST  (60000 * NS_PER_MS)
-/* How long reported tasks are searched for: they live longer. */
-#define TOLD_LAST (AGENT_TASKS_LIFETIME_MS / 2 * NS_PER_MS)
+/* How long reported tasks are searched for; the agent keeps them alive for longer. */
+#define SEARCH_TIME (AGENT_TASKS_LIFETIME_MS / 2 * NS_PER_MS)
 
 /* In a remote guest, where each read is a request, it would take too long. */
-static bool may_ask(const struct collector_kernel *kernel)
+static bool can_ask(const struct collector_kernel *kernel)
 {
 	return kernel->options->tasks && !kernel->options->view->remote;
 }
 
-static void put_off(struct collector_tasks *tasks, uint64_t now)
+static void postpone(struct collector_tasks *tasks, uint64_t now)
 {
 	tasks->interval = tasks->interval ? 2 * tasks->interval : ASK_FIRST;
 	if (tasks->interval > ASK_LAST)
@@ -29,7 +29,7 @@ static void put_off(struct collector_tasks *tasks, uint64_t now)
 	tasks->next_ask = now + tasks->interval;
 }
 
-static void hear(struct collector_kernel *kernel, uint64_t now)
+static void poll_agent(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
 	struct collector_tasks *tasks = &kernel->tasks;
@@ -37,7 +37,7 @@ static void hear(struct collector_kernel *kernel, uint64_t now)
 	int error = options->tasks(options->context, ask, &tasks->reported);
 
 	if (!error)
-		tasks->search_until = now + TOLD_LAST;
+		tasks->search_until = now + SEARCH_TIME;
 	/* A guest that was slow, or whose tasks were too young, may report others soon. */
 	if (error == -ECHILD || error == -EBUSY) {
 		tasks->interval = 0;
@@ -45,11 +45,11 @@ static void hear(struct collector_kernel *kernel, uint64_t now)
 	}
 	/* An agent that is not there yet was not asked. */
 	if (error == -EAGAIN && ask)
-		put_off(tasks, now);
+		postpone(tasks, now);
 }
 
 /* Publishes it to vCPUs like a kernel that was read again. */
-static int take(struct collector_kernel *kernel, const struct guest_task_layout *layout)
+static int use_layout(struct collector_kernel *kernel, const struct guest_task_layout *layout)
 {
 	struct guest_kernel *newer;
 
@@ -98,7 +98,7 @@ static int search(struct collector_kernel *kernel, uint64_t now)
 		"tasks %u; pgd %u",
 		layout.pid, layout.tgid, layout.comm, layout.mm, layout.stack, layout.list,
 		layout.page_table);
-	return take(kernel, &layout);
+	return use_layout(kernel, &layout);
 }
 
 /* With some kernels it never can: the agent is not asked at all. */
@@ -123,19 +123,19 @@ void collector_tasks_reset(struct collector_kernel *kernel)
 int collector_tasks_update(struct collector_kernel *kernel, uint64_t now)
 {
 	THREAD_CHECK(&kernel->thread);
-	if (!may_ask(kernel) || collector_kernel_newest(kernel)->tasks.known ||
+	if (!can_ask(kernel) || collector_kernel_newest(kernel)->tasks.known ||
 	    !can_be_found(kernel))
 		return 0;
 	if (now >= kernel->tasks.search_until)
-		hear(kernel, now);
+		poll_agent(kernel, now);
 	return now < kernel->tasks.search_until ? search(kernel, now) : 0;
 }
 
 static void warn(const struct collector_kernel *kernel)
 {
 	const char *hint = kernel->btf ? NULL : kernel->options->btf_hint;
-	const char *reason = kernel->tasks.reason[0] ? kernel->tasks.reason : "it reported of none";
-	bool asked = may_ask(kernel);
+	const char *reason = kernel->tasks.reason[0] ? kernel->tasks.reason : "it reported none";
+	bool asked = can_ask(kernel);
 
 	log_warning(
 		"the guest's kernel has no BTF that says where its processes are%s%s, so they are not read from "
@@ -147,13 +147,13 @@ static void warn(const struct collector_kernel *kernel)
 void collector_tasks_warn_first(const struct collector_kernel *kernel,
 				const struct guest_kernel *found)
 {
-	if (!found->tasks.known && !may_ask(kernel))
+	if (!found->tasks.known && !can_ask(kernel))
 		warn(kernel);
 }
 
 void collector_tasks_warn_last(struct collector_kernel *kernel)
 {
-	if (collector_kernel_newest(kernel)->tasks.known || !may_ask(kernel) ||
+	if (collector_kernel_newest(kernel)->tasks.known || !can_ask(kernel) ||
 	    kernel->tasks.warned)
 		return;
 	kernel->tasks.warned = true;

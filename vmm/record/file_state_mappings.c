@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "shared/array.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/guest/linux/user_map.h"
 #include "vmm/perf_data/perf_data_sideband.h"
@@ -98,11 +99,6 @@ void file_mappings_free(struct file_mappings *mappings)
 		free(space);
 	}
 	free(mappings);
-}
-
-static uint64_t later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
 }
 
 /* --- records -------------------------------------------------------------------- */
@@ -232,7 +228,7 @@ static void add_doubt(struct file_mappings *mappings, uint32_t pid, uint64_t tim
 	struct doubt *doubt = &mappings->doubts[pid % SLOTS];
 
 	doubt->pid = !doubt->time || doubt->pid == pid ? pid : 0;
-	doubt->time = later(time, doubt->time);
+	doubt->time = time_later(time, doubt->time);
 }
 
 /* --- a sample ------------------------------------------------------------------- */
@@ -354,7 +350,7 @@ static int leave_open(struct checking *checking, uint64_t address, enum resolver
 		return piece->mapping.end ? write_nothing(checking, piece->start, piece->end) : 0;
 	if (verdict == RESOLVER_REPORTED && reported != UINT64_MAX &&
 	    is_trusted(checking, reported)) {
-		*trusted = later(*trusted, checking->sample->time);
+		*trusted = time_later(*trusted, checking->sample->time);
 		return 0;
 	}
 	if (!checking->reports || address >= PERF_DATA_USER_SPACE_END)
@@ -419,7 +415,7 @@ static bool copy_space(struct file_mappings *mappings, uint32_t pid, const struc
 	child->pid = pid;
 	child->count = parent->count;
 	child->ended = false;
-	child->latest = later(parent->latest, child->latest);
+	child->latest = time_later(parent->latest, child->latest);
 	return true;
 }
 
@@ -447,7 +443,7 @@ static void apply_fork(struct file_mappings *mappings, const struct event *fork,
 	if (known && in_order && doubt->pid == fork->pid)
 		*doubt = (struct doubt){ 0 };
 	if (!known)
-		add_doubt(mappings, fork->pid, later(fork->time, mappings->now));
+		add_doubt(mappings, fork->pid, time_later(fork->time, mappings->now));
 }
 
 /* Readers keep what they know of a process that has ended. */
@@ -458,7 +454,7 @@ static void apply_exit(struct file_mappings *mappings, const struct event *exit)
 	if (!space || !(space->ended || exit->first))
 		return;
 	if (space->count)
-		add_doubt(mappings, exit->pid, later(exit->time, mappings->now));
+		add_doubt(mappings, exit->pid, time_later(exit->time, mappings->now));
 	space->count = 0;
 	space->ended = true;
 }
@@ -515,7 +511,7 @@ int file_mappings_sample(struct file_mappings *mappings, const struct attributed
 	while (mappings->event_count &&
 	       mappings->events[mappings->first_event].time <= sample->time)
 		apply_first_event(mappings, true);
-	mappings->now = later(mappings->now, sample->time);
+	mappings->now = time_later(mappings->now, sample->time);
 	if (sample->pid == SAMPLE_TASK_UNKNOWN || !sample->pid)
 		return 0;
 	/* Also where another process has the slot: what was written for that one is later, and
@@ -523,7 +519,7 @@ int file_mappings_sample(struct file_mappings *mappings, const struct attributed
 	*late = (space && sample->time < space->latest) || sample->time < mappings->moved[number];
 	if (*late)
 		return 0;
-	mappings->samples[number] = later(mappings->samples[number], sample->time);
+	mappings->samples[number] = time_later(mappings->samples[number], sample->time);
 	return check_all(
 		&(struct checking){ mappings, sample, space_of(mappings, sample->pid), reports },
 		attributed);
@@ -560,9 +556,9 @@ static int leave_range_open(struct file_mappings *mappings, const struct sideban
 
 	if (!range.end || !trusted || trusted + record->time_error < record->time)
 		return 0;
-	times[0] = record->time > record->time_error ? record->time - record->time_error : 0;
-	times[1] = later(times[0], mappings->moved[record->pid % SLOTS]);
-	times[2] = later(times[1], record->time);
+	times[0] = time_before(record->time, record->time_error);
+	times[1] = time_later(times[0], mappings->moved[record->pid % SLOTS]);
+	times[2] = time_later(times[1], record->time);
 	for (size_t i = 0; i < 3 && !error; i++)
 		error = emit_munmap(mappings, record->pid, times[i], range.start, range.end);
 	return error;
@@ -577,9 +573,9 @@ static uint64_t earliest_time(const struct file_mappings *mappings, const struct
 	uint64_t time = mappings->moved[record->pid % SLOTS];
 
 	if (is_fork)
-		time = later(time, mappings->moved[fork->parent_pid % SLOTS]);
+		time = time_later(time, mappings->moved[fork->parent_pid % SLOTS]);
 	if (is_fork || record->type == SIDEBAND_MMAP)
-		time = later(time, mappings->samples[record->pid % SLOTS] + 1);
+		time = time_later(time, mappings->samples[record->pid % SLOTS] + 1);
 	return time;
 }
 
@@ -591,7 +587,7 @@ int file_mappings_move(struct file_mappings *mappings, struct sideband *record)
 	if (earliest > record->time)
 		record->time = mappings->moved[record->pid % SLOTS] = earliest;
 	else
-		mappings->in_time = later(mappings->in_time, record->time);
+		mappings->in_time = time_later(mappings->in_time, record->time);
 	return error;
 }
 
@@ -604,7 +600,7 @@ static int restate(struct file_mappings *mappings, const struct sideband_mmap *r
 	struct sample_mapping part = piece->mapping;
 	uint64_t end = record->start + record->length;
 
-	part.start = later(piece->start, record->start);
+	part.start = piece->start > record->start ? piece->start : record->start;
 	part.end = piece->end < end ? piece->end : end;
 	part.offset += part.start - piece->mapping.start;
 	if (piece->mapping.end && image)

@@ -80,7 +80,7 @@ static int check_place(const char *path)
 	if (error)
 		return error;
 	if (strlen(path) + sizeof(".4294967295") > sizeof(copy))
-		return error_set(-ENAMETOOLONG, "%s is too long a name", path);
+		return error_set(-ENAMETOOLONG, "%s: the file name is too long", path);
 	memcpy(copy, path, strlen(path) + 1);
 	if (access(dirname(copy), W_OK | X_OK))
 		return error_set(-errno, "no flight recording can be written to %s: %s", path,
@@ -130,16 +130,6 @@ int flight_error(const struct flight *flight)
 	return flight->error ? error_set(flight->error, "%s", flight->message) : 0;
 }
 
-static uint64_t later(uint64_t one, uint64_t other)
-{
-	return one > other ? one : other;
-}
-
-static uint64_t before(uint64_t time, uint64_t span)
-{
-	return time > span ? time - span : 0;
-}
-
 /* When all events up to TIME are known. */
 static uint64_t known_at(const struct flight *flight, uint64_t time)
 {
@@ -153,7 +143,8 @@ static uint64_t first_of_window(const struct flight *flight, uint64_t time)
 
 	if (!options->before)
 		return flight->boot;
-	return later(before(time, options->before), later(options->since, flight->boot));
+	return time_later(time_before(time, options->before),
+			  time_later(options->since, flight->boot));
 }
 
 /* The first trigger determines the time of the window. */
@@ -162,7 +153,8 @@ static void open_window(struct flight *flight, const struct flight_trigger *trig
 	uint64_t time = trigger->listed.time;
 
 	flight->window = (struct window){
-		.due = later(known_at(flight, time + trigger->after), time + trigger->patience),
+		.due = time_later(known_at(flight, time + trigger->after),
+				  time + trigger->patience),
 		.by_guest = true,
 		.path = trigger->path,
 		.flight = { .from = first_of_window(flight, time), .to = time + trigger->after },
@@ -182,10 +174,10 @@ static void add_to_window(struct flight *flight, const struct flight_trigger *tr
 
 	if (!trigger->by_guest) {
 		window->by_guest = false;
-		window->due = later(window->due, known_at(flight, end));
-		about->to = later(about->to, end);
+		window->due = time_later(window->due, known_at(flight, end));
+		about->to = time_later(about->to, end);
 	}
-	about->to = later(about->to, time);
+	about->to = time_later(about->to, time);
 	window->numbers[about->count] = trigger->number;
 	about->triggers[about->count++] = trigger->listed;
 }
@@ -334,13 +326,13 @@ void flight_complete(struct flight *flight, size_t ring, const struct sample *sa
 static uint64_t oldest_wanted(const struct flight *flight)
 {
 	uint64_t span = flight->options->flight->before;
-	uint64_t oldest = span ? before(now(), span) : flight_oldest(flight->options);
+	uint64_t oldest = span ? time_before(now(), span) : flight_oldest(flight->options);
 
 	if (flight->window.flight.count && flight->window.flight.from < oldest)
 		oldest = flight->window.flight.from;
-	if (flight->has_next && before(flight->next.listed.time, span) < oldest)
-		oldest = before(flight->next.listed.time, span);
-	return before(oldest, SIDEBAND_MARGIN);
+	if (flight->has_next && time_before(flight->next.listed.time, span) < oldest)
+		oldest = time_before(flight->next.listed.time, span);
+	return time_before(oldest, SIDEBAND_MARGIN);
 }
 
 void flight_update(struct flight *flight)
@@ -362,7 +354,7 @@ static void cut_window(struct window *window)
 {
 	const struct perf_data_flight_trigger *last =
 		&window->flight.triggers[window->flight.count - 1];
-	uint64_t end = later(now(), last->time);
+	uint64_t end = time_later(now(), last->time);
 
 	if (window->flight.to > end)
 		window->flight.to = end;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "shared/array.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 
 /* Bytes below which advancing the base is not worthwhile. */
@@ -35,12 +36,6 @@ static bool make_room(struct flight_sideband *sideband)
 	sideband->entries = larger;
 	sideband->room = room;
 	return true;
-}
-
-static void extend_loss(struct flight_sideband *sideband, uint64_t until)
-{
-	if (until > sideband->lost)
-		sideband->lost = until;
 }
 
 /* --- cgroups of the base -------------------------------------------------------- */
@@ -127,9 +122,9 @@ static bool apply_to_base(struct flight_sideband *sideband, const struct sideban
 	int error = resolver_processes_apply(&sideband->base, record);
 
 	if (record->type == SIDEBAND_LOST)
-		extend_loss(sideband, lost->until);
+		sideband->lost = time_later(sideband->lost, lost->until);
 	if (error)
-		extend_loss(sideband, record->time);
+		sideband->lost = time_later(sideband->lost, record->time);
 	return !error && apply_cgroup(sideband, record);
 }
 
@@ -151,7 +146,7 @@ void flight_sideband_keep(struct flight_sideband *sideband, const struct sideban
 	copy = guest_account_new(account_of(sideband), record->size);
 	if (!copy || !make_room(sideband)) {
 		guest_account_free(account_of(sideband), copy, record->size);
-		extend_loss(sideband, record->time);
+		sideband->lost = time_later(sideband->lost, record->time);
 		sideband->missed++;
 		return;
 	}

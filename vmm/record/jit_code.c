@@ -9,7 +9,7 @@
 #include "vmm/symbols/jit_image.h"
 
 #define BUCKETS 256u
-/* Replaced functions that are kept for a map; the oldest ones are forgotten. */
+/* Replaced functions that are kept per map; the oldest ones are dropped. */
 #define REPLACED_MAX 256u
 /* Maps of one process. */
 #define MAPS_MAX 8u
@@ -95,24 +95,14 @@ static void release(struct jit_code *code, size_t size)
 	guest_account_release(code->account, size);
 }
 
-static uint64_t before(uint64_t time, uint64_t distance)
-{
-	return time > distance ? time - distance : 0;
-}
-
-static uint64_t after(uint64_t time, uint64_t distance)
-{
-	return time < UINT64_MAX - distance ? time + distance : UINT64_MAX;
-}
-
 static uint64_t least(const struct sideband *record)
 {
-	return before(record->time, record->time_error);
+	return time_before(record->time, record->time_error);
 }
 
 static uint64_t most(const struct sideband *record)
 {
-	return after(record->time, record->time_error);
+	return time_after(record->time, record->time_error);
 }
 
 int jit_range_compare(const void *left, const void *right)
@@ -139,8 +129,7 @@ static size_t cost_of(const char *name)
 
 static void drop_map(struct jit_code *code, struct process *process, struct map *map)
 {
-	if (map->to_most > process->dropped)
-		process->dropped = map->to_most;
+	process->dropped = time_later(process->dropped, map->to_most);
 	while (map->replaced) {
 		struct function *function = map->replaced;
 
@@ -182,7 +171,7 @@ static void end_map(struct process *process, uint64_t from, uint64_t to)
 	struct map *map = process->open ? process->map : NULL;
 
 	if (map) {
-		map->to_least = before(from, JIT_CODE_LATE);
+		map->to_least = time_before(from, JIT_CODE_LATE);
 		map->to_most = to;
 		map->ran = from;
 	}
@@ -291,8 +280,7 @@ static void forget_replaced(struct jit_code *code, struct map *map)
 	struct function *function = map->replaced;
 	size_t size = cost_of(function->name);
 
-	if (function->to_most > map->forgotten)
-		map->forgotten = function->to_most;
+	map->forgotten = time_later(map->forgotten, function->to_most);
 	if (function->range.start < map->forgotten_start)
 		map->forgotten_start = function->range.start;
 	if (function->range.end > map->forgotten_end)
@@ -344,7 +332,7 @@ static struct function *make_function(const struct map *map, const struct sideba
 		return NULL;
 	*function = (struct function){
 		.range = { line->start, line->start + line->length },
-		.from_least = before(since, JIT_CODE_LATE),
+		.from_least = time_before(since, JIT_CODE_LATE),
 		.from_most = most(&line->head),
 		.to_least = UINT64_MAX,
 		.to_most = UINT64_MAX,
@@ -417,7 +405,7 @@ static bool may_begin(const struct process *process, const struct sideband_jit_m
 	if (process->given_up || least(&record->head) < process->ended)
 		return false;
 	return !record->since ||
-	       after(record->since, 2ull * record->head.time_error + BIRTH_ERROR) >= began;
+	       time_after(record->since, 2ull * record->head.time_error + BIRTH_ERROR) >= began;
 }
 
 static void apply_begin(struct jit_code *code, const struct sideband_jit_map *record)
@@ -472,8 +460,7 @@ static void end_program(struct jit_code *code, const struct sideband *record)
 	if (!process)
 		return;
 	end_map(process, least(record), most(record));
-	if (least(record) > process->ended)
-		process->ended = least(record);
+	process->ended = time_later(process->ended, least(record));
 }
 
 /* A CPU may report an earlier loss late. A map that was scanned since has its own end. */
@@ -481,15 +468,15 @@ static void doubt_end(struct map *map, uint64_t from, uint64_t until)
 {
 	if (map->ran > from)
 		map->ran = from;
-	if (map->scanned <= until && map->to_least > before(from, JIT_CODE_LATE))
-		map->to_least = before(from, JIT_CODE_LATE);
+	if (map->scanned <= until && map->to_least > time_before(from, JIT_CODE_LATE))
+		map->to_least = time_before(from, JIT_CODE_LATE);
 }
 
 /* A program may start: of which process is unknown. An idle CPU reports its losses late: a map
  * that was reported since belongs to the program all the same. */
 static void doubt_program(struct process *process, const struct sideband_lost *lost)
 {
-	uint64_t until = after(lost->until, lost->head.time_error);
+	uint64_t until = time_after(lost->until, lost->head.time_error);
 
 	for (struct map *map = process->map; map; map = map->older)
 		if (map != process->map || !process->open)
@@ -573,7 +560,7 @@ static const struct map *map_at(const struct process *process, uint64_t time)
 	while (map && map->older && time <= map->older->to_most)
 		map = map->older;
 	return map && time > process->dropped && time <= map->to_least &&
-			       after(time, JIT_CODE_LATE) <= map->known
+			       time_after(time, JIT_CODE_LATE) <= map->known
 		       ? map
 		       : NULL;
 }

@@ -24,16 +24,16 @@
 
 enum state {
 	STATE_FREE,
-	STATE_WANTED, /* to be found */
-	STATE_MISSED, /* not found, and nothing was seen of it since */
-	STATE_NO_MAP, /* found */
-	STATE_KNOWN,  /* with its map, complete as of the latest scan, */
-	STATE_BEHIND, /* or incomplete */
+	STATE_SOUGHT,  /* to be found */
+	STATE_MISSING, /* not found, and not sampled since */
+	STATE_NO_MAP,  /* found */
+	STATE_KNOWN,   /* with its map, complete as of the latest scan, */
+	STATE_PARTIAL, /* or incomplete */
 };
 
 struct followed {
 	enum state state;
-	struct perf_map_file file; /* with WANTED and MISSED only pid */
+	struct perf_map_file file; /* with SOUGHT and MISSING only pid */
 	uint64_t seen;       /* ns: the program was running; whether it was before is unknown */
 	uint64_t since;      /* ns: it was running, and all lines of its map are reported */
 	uint64_t next, wait; /* ns: next try for a process without a map, or not found */
@@ -93,7 +93,7 @@ static struct followed *find_room(struct jit_maps *maps)
 
 		if (followed->state == STATE_FREE)
 			return followed;
-		if (followed->state == STATE_MISSED ||
+		if (followed->state == STATE_MISSING ||
 		    (followed->state == STATE_NO_MAP && followed->wait == WAIT_MOST))
 			idle = followed;
 	}
@@ -111,9 +111,9 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel,
 	followed = find(maps, sample->pid);
 	if (!followed && (followed = find_room(maps)))
 		*followed =
-			(struct followed){ .state = STATE_MISSED, .file = { .pid = sample->pid } };
-	if (followed && followed->state == STATE_MISSED)
-		followed->state = STATE_WANTED;
+			(struct followed){ .state = STATE_MISSING, .file = { .pid = sample->pid } };
+	if (followed && followed->state == STATE_MISSING)
+		followed->state = STATE_SOUGHT;
 }
 
 /* --- reports ----------------------------------------------------------------- */
@@ -171,9 +171,9 @@ static void report_round(struct jit_code *code, uint64_t time)
 	jit_code_apply(code, &round);
 }
 
-static bool is_told(const struct followed *followed)
+static bool is_reported(const struct followed *followed)
 {
-	return followed->state == STATE_KNOWN || followed->state == STATE_BEHIND;
+	return followed->state == STATE_KNOWN || followed->state == STATE_PARTIAL;
 }
 
 /* --- scans ------------------------------------------------------------------------ */
@@ -190,9 +190,9 @@ static uint64_t not_before(const struct followed *followed)
 static void apply_lines(struct followed *followed, struct jit_code *code,
 			const struct collector_scan *scan, struct span lines, bool more)
 {
-	uint16_t flags =
-		(is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_INCOMPLETE : 0);
-	enum state state = more ? STATE_BEHIND : STATE_KNOWN;
+	uint16_t flags = (is_reported(followed) ? 0 : SIDEBAND_JIT_BEGIN) |
+			 (more ? SIDEBAND_JIT_INCOMPLETE : 0);
+	enum state state = more ? STATE_PARTIAL : STATE_KNOWN;
 
 	if (state != followed->state)
 		report_map(code, followed->file.pid, scan->ended, flags);
@@ -223,14 +223,14 @@ static void apply_unknown(struct followed *followed, struct jit_code *code,
 	if (followed->state != STATE_KNOWN)
 		return;
 	report_map(code, followed->file.pid, scan->ended, SIDEBAND_JIT_INCOMPLETE);
-	followed->state = STATE_BEHIND;
+	followed->state = STATE_PARTIAL;
 }
 
 /* It ended after the map was last read completely; the process may go on, by STATE. */
 static void apply_end(struct followed *followed, struct jit_code *code,
 		      const struct collector_scan *scan, enum state state)
 {
-	if (is_told(followed))
+	if (is_reported(followed))
 		report_end(code, followed->file.pid, scan->ended);
 	followed->state = state;
 	followed->wait = followed->next = 0;
@@ -267,7 +267,7 @@ static void begin(struct followed *followed, const struct guest_kernel *kernel,
 	uint32_t pid = followed->file.pid;
 
 	if (!perf_map_file_begin(&followed->file, kernel, view, pid)) {
-		followed->state = STATE_MISSED;
+		followed->state = STATE_MISSING;
 		wait_longer(followed, now);
 		return;
 	}
@@ -277,13 +277,13 @@ static void begin(struct followed *followed, const struct guest_kernel *kernel,
 }
 
 /* Each process in turn, whichever is requested meanwhile. */
-static struct followed *next_wanted(struct jit_maps *maps, uint64_t now)
+static struct followed *next_sought(struct jit_maps *maps, uint64_t now)
 {
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
 		size_t slot = (maps->turn + i) % JIT_MAPS_MAX;
 		struct followed *followed = &maps->followed[slot];
 
-		if (followed->state == STATE_WANTED && followed->next <= now) {
+		if (followed->state == STATE_SOUGHT && followed->next <= now) {
 			maps->turn = slot + 1;
 			return followed;
 		}
@@ -299,7 +299,7 @@ static void search(struct jit_maps *maps, const struct guest_kernel *kernel,
 
 	if (now < maps->next_search)
 		return;
-	while (took < SEARCH_ENOUGH && (followed = next_wanted(maps, now))) {
+	while (took < SEARCH_ENOUGH && (followed = next_sought(maps, now))) {
 		begin(followed, kernel, view, now);
 		took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 	}
@@ -331,7 +331,7 @@ static void find_again(struct jit_maps *maps)
 {
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
 		if (maps->followed[i].state == STATE_NO_MAP)
-			maps->followed[i].state = STATE_WANTED;
+			maps->followed[i].state = STATE_SOUGHT;
 }
 
 void jit_maps_scan(struct jit_maps *maps, const struct guest_kernel *kernel,
@@ -345,14 +345,14 @@ void jit_maps_scan(struct jit_maps *maps, const struct guest_kernel *kernel,
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
 		struct followed *followed = &maps->followed[i];
 
-		if (followed->state == STATE_FREE || followed->state == STATE_WANTED ||
-		    followed->state == STATE_MISSED || followed->next > round.begun)
+		if (followed->state == STATE_FREE || followed->state == STATE_SOUGHT ||
+		    followed->state == STATE_MISSING || followed->next > round.begun)
 			continue;
 		if (!scan_map(maps, followed, kernel, view, runs, context, code)) {
 			find_again(maps);
 			return;
 		}
-		any |= is_told(followed);
+		any |= is_reported(followed);
 	}
 	if (any)
 		report_round(code, round.begun);
@@ -366,7 +366,7 @@ void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
 		struct followed *followed = &maps->followed[i];
 
-		if (is_told(followed))
+		if (is_reported(followed))
 			report_map(code, followed->file.pid, now, SIDEBAND_JIT_INCOMPLETE);
 		followed->state = STATE_FREE;
 	}

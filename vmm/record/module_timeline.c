@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/array.h"
+#include "shared/clock_ns.h"
 #include "vmm/symbols/build_id_cache.h"
 
 #define PAGE_SIZE 4096ull /* a page never holds two kinds of code */
@@ -58,16 +59,12 @@ static int make_room(struct module_timeline *timeline, size_t more)
 	return array_reserve(&timeline->bounds, &timeline->capacity, timeline->count + more);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
 /* LATEST found it, if only at the end of the scan: then no time is proven. */
 static void end(struct module_timeline *timeline, struct module_bound *bound,
 		const struct collector_scan *latest)
 {
-	uint64_t time = later(later(latest->begun, bound->time), bound->seen ? bound->seen + 1 : 0);
+	uint64_t time = time_later(time_later(latest->begun, bound->time),
+				   bound->seen ? bound->seen + 1 : 0);
 
 	bound->over = true;
 	timeline->bounds[timeline->count++] = (struct module_bound){
@@ -270,7 +267,7 @@ void module_timeline_confirm(struct module_timeline *timeline, const struct gues
 	struct module_bound *bound = live_place(timeline, module);
 
 	if (bound)
-		bound->seen = later(bound->seen, time);
+		bound->seen = time_later(bound->seen, time);
 }
 
 int module_timeline_stop(struct module_timeline *timeline, const struct collector_scan *latest)

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "shared/clock_ns.h"
 #include "shared/hash.h"
 #include "shared/sample_record.h"
 
@@ -80,18 +81,13 @@ static void set(struct process_cgroups *cgroups, const struct sideband *record, 
 		*slot = (struct slot){ id, record->time };
 }
 
-static void extend_loss(struct process_cgroups *cgroups, const struct sideband_lost *lost)
-{
-	if (lost->until > cgroups->lost)
-		cgroups->lost = lost->until;
-}
-
 void process_cgroups_apply(struct process_cgroups *cgroups, const struct sideband *record)
 {
 	const struct sideband_fork *fork = (const void *)record;
+	const struct sideband_lost *lost = (const void *)record;
 
 	if (record->type == SIDEBAND_LOST)
-		extend_loss(cgroups, (const void *)record);
+		cgroups->lost = time_later(cgroups->lost, lost->until);
 	if (record->type == SIDEBAND_LOST || record->pid >= SAMPLE_TASK_LIMIT)
 		return;
 	if (record->type == SIDEBAND_CGROUP)

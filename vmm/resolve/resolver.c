@@ -44,8 +44,9 @@ struct resolver {
 	bool *drained;         /* per ring: in this pass */
 	size_t drained_count;
 	struct uncertainty uncertainty;
-	uint64_t *rounds; /* per ring: its source has reported all before this; 0: no rounds */
-	uint64_t reported_until; /* the least of them; UINT64_MAX: there are none */
+	uint64_t
+		*rounds; /* per ring, ns: its source has reported everything before; 0: no rounds */
+	uint64_t reported_until; /* the earliest of the rounds; UINT64_MAX: there are none */
 	/* EMITTED at the end of the pass before the last, and of the last. */
 	uint64_t before_last, last;
 	struct resolver_statistics statistics;
@@ -88,17 +89,14 @@ void resolver_free(struct resolver *resolver)
 void resolver_begin_pass(struct resolver *resolver, uint64_t now)
 {
 	THREAD_CHECK(&resolver->thread);
-	if (now > resolver->now)
-		resolver->now = now;
+	resolver->now = time_later(resolver->now, now);
 }
 
 /* --- uncertainty --------------------------------------------------------------- */
 
 static uint64_t uncertainty_of(const struct resolver *resolver)
 {
-	const struct uncertainty *uncertainty = &resolver->uncertainty;
-
-	return uncertainty->now > uncertainty->before ? uncertainty->now : uncertainty->before;
+	return time_later(resolver->uncertainty.now, resolver->uncertainty.before);
 }
 
 static void update_uncertainty(struct resolver *resolver, uint64_t error)
@@ -110,8 +108,7 @@ static void update_uncertainty(struct resolver *resolver, uint64_t error)
 			(struct uncertainty){ .before = uncertainty->now, .begun = resolver->now };
 	if (error > UNCERTAINTY_MAX)
 		error = UNCERTAINTY_MAX;
-	if (error > uncertainty->now)
-		uncertainty->now = error;
+	uncertainty->now = time_later(uncertainty->now, error);
 }
 
 static void emit_sample(struct resolver *resolver, struct sample *sample)
@@ -163,8 +160,7 @@ static void emit_until(struct resolver *resolver, uint64_t time)
 
 	while ((item = resolver_order_first(&resolver->order)) && item->time < time)
 		emit_first(resolver);
-	if (time > resolver->emitted)
-		resolver->emitted = time;
+	resolver->emitted = time_later(resolver->emitted, time);
 }
 
 static void limit_memory(struct resolver *resolver)
@@ -175,8 +171,7 @@ static void limit_memory(struct resolver *resolver)
 		return;
 	while (resolver->order.bytes > WAITING_MAX / 2) {
 		item = resolver_order_first(&resolver->order);
-		if (item->time > resolver->emitted)
-			resolver->emitted = item->time;
+		resolver->emitted = time_later(resolver->emitted, item->time);
 		emit_first(resolver);
 	}
 }
@@ -206,8 +201,7 @@ void resolver_sample(struct resolver *resolver, size_t ring, const struct sample
 	uint64_t wait = uncertainty > reach ? uncertainty : reach, time = sample->time + wait;
 
 	THREAD_CHECK(&resolver->thread);
-	if (wait > resolver->longest_wait)
-		resolver->longest_wait = wait;
+	resolver->longest_wait = time_later(resolver->longest_wait, wait);
 	assert(sample->kernel_depth + sample->user_depth <= SAMPLE_CALLCHAIN_MAX);
 	if (is_in_time(resolver, time) &&
 	    !resolver_order_add(&resolver->order, ring, time, true, sample, sample_length(sample)))
@@ -218,8 +212,7 @@ void resolver_sample(struct resolver *resolver, size_t ring, const struct sample
 
 static void update_round(struct resolver *resolver, size_t ring, uint64_t time)
 {
-	if (time > resolver->rounds[ring])
-		resolver->rounds[ring] = time;
+	resolver->rounds[ring] = time_later(resolver->rounds[ring], time);
 	resolver->reported_until = UINT64_MAX;
 	for (size_t i = 0; i < resolver->options.rings; i++)
 		if (resolver->rounds[i] && resolver->rounds[i] < resolver->reported_until)
@@ -230,8 +223,7 @@ static void update_round(struct resolver *resolver, size_t ring, uint64_t time)
 static void update_lost(struct resolver *resolver, const struct sideband_lost *lost)
 {
 	resolver->losses.counts[LOSS_SIDEBAND_DROPPED] += lost->count;
-	if (lost->until > resolver->processes.lost)
-		resolver->processes.lost = lost->until;
+	resolver->processes.lost = time_later(resolver->processes.lost, lost->until);
 }
 
 /* A loss cannot last further into the future than any record may lie ahead. */
@@ -287,8 +279,8 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 void resolver_flush(struct resolver *resolver)
 {
 	uint64_t window = resolver->options.window, longest = window + resolver->options.longest;
-	uint64_t until = resolver->now > window ? resolver->now - window : 0;
-	uint64_t oldest = resolver->now > longest ? resolver->now - longest : 0;
+	uint64_t until = time_before(resolver->now, window);
+	uint64_t oldest = time_before(resolver->now, longest);
 	uint64_t reported = resolver->reported_until;
 
 	THREAD_CHECK(&resolver->thread);
@@ -310,12 +302,12 @@ void resolver_finish(struct resolver *resolver)
 	emit_until(resolver, UINT64_MAX);
 }
 
-/* A sample looks as far back before its time as it waited after it. */
+/* Mappings are searched as far back before a sample's time as the sample waited after it. */
 static uint64_t horizon_of(const struct resolver *resolver)
 {
 	uint64_t reach = 2 * uncertainty_of(resolver);
 
-	return resolver->before_last > reach ? resolver->before_last - reach : 0;
+	return time_before(resolver->before_last, reach);
 }
 
 /*
@@ -339,7 +331,7 @@ void resolver_pass_end(struct resolver *resolver, size_t ring)
 	resolver->last = resolver->emitted;
 }
 
-/* Without a source of mappings nothing is lost in user space: it was never requested. */
+/* Without a source of mappings nothing counts as lost in user space. */
 void resolver_losses(const struct resolver *resolver, struct losses *losses)
 {
 	*losses = resolver->losses;

@@ -29,12 +29,12 @@
 
 struct resolver;
 
-/* ns: sources know their guest's clock better than this, even before they have said so. */
+/* ns: upper bound of the time error of a source that has not reported its error yet. */
 #define RESOLVER_REACH 100000000ull
 
 enum resolver_verdict {
 	RESOLVER_UNKNOWN,   /* nothing is reported, or only what a later loss has made stale */
-	RESOLVER_AMBIGUOUS, /* the reports allow several mappings: nobody may look it up */
+	RESOLVER_AMBIGUOUS, /* the reports allow several mappings: readers must not look it up */
 	RESOLVER_REPORTED,  /* by a source */
 	RESOLVER_CARRIED,   /* by the sample itself; the reports say nothing or something else */
 	RESOLVER_CONFIRMED, /* by both */
@@ -78,8 +78,8 @@ struct resolver_options {
 	 * SIDEBAND_ROUND, a sample waits until they have reported its time, LONGEST at most.
 	 */
 	uint64_t window, longest;
-	/* ns: events with errors up to this are in before a sample is decided, the very first
-	 * events included. */
+	/* ns: a sample is decided only after all events that may precede it, given time errors up
+	 * to this; applies from the first event on. */
 	uint64_t reach;
 	/* Called in order of time, except for late records; may be NULL. SIDEBAND gets all events
 	 * except rounds. */
@@ -116,8 +116,8 @@ void resolver_pass_end(struct resolver *resolver, size_t ring);
 
 /* Emits all that is older than the window. */
 void resolver_flush(struct resolver *resolver);
-/* ns: all records from before this were emitted, except late ones. Events of up to a second later
- * may have been emitted, too, as samples wait for them. */
+/* ns: all records before this time were emitted, except late ones. Events up to a second later may
+ * have been emitted, too, because samples wait for them. */
 uint64_t resolver_settled(const struct resolver *resolver);
 /* Emits everything; records that follow are late. */
 void resolver_finish(struct resolver *resolver);

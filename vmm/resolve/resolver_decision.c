@@ -25,8 +25,8 @@ struct subject {
  * In the kernel CR3 does not identify the task: a kernel thread runs on the page tables of the task
  * before it (lazy TLB, Documentation/mm/active_mm.rst).
  */
-static struct resolver_lifetime *life_of(const struct resolver_evidence *evidence,
-					 const struct sample *sample)
+static struct resolver_lifetime *lifetime_of(const struct resolver_evidence *evidence,
+					     const struct sample *sample)
 {
 	const struct resolver_lifetimes *lifetimes = &evidence->processes->lifetimes;
 	struct resolver_lifetime *lifetime;
@@ -101,9 +101,9 @@ static bool is_stale(const struct resolver_piece *piece, uint64_t lost, uint64_t
 	return piece && lost && (piece->from <= lost || piece->from + piece->from_error > time);
 }
 
-static struct report report_in_life(const struct resolver_evidence *evidence,
-				    const struct resolver_lifetime *lifetime, uint64_t address,
-				    uint64_t time)
+static struct report report_in_lifetime(const struct resolver_evidence *evidence,
+					const struct resolver_lifetime *lifetime, uint64_t address,
+					uint64_t time)
 {
 	struct report report;
 
@@ -130,7 +130,8 @@ static struct report find_report(const struct resolver_evidence *evidence,
 		module = resolver_space_find(&evidence->processes->kernel, address, time);
 		return (struct report){ .piece = module, .since = module ? module->from : 0 };
 	}
-	return lifetime ? report_in_life(evidence, lifetime, address, time) : (struct report){ 0 };
+	return lifetime ? report_in_lifetime(evidence, lifetime, address, time)
+			: (struct report){ 0 };
 }
 
 /* Present pieces do not overlap: one that had certainly begun holds at all of its addresses. */
@@ -239,7 +240,7 @@ static struct resolver_mapping decide(struct subject *subject, uint64_t address)
 
 /* --- the sample ----------------------------------------------------------------- */
 
-/* A reader of the file would guess: the call chain ends before the first ambiguous address. */
+/* The call chain ends before the first ambiguous address: readers of the file would guess one. */
 static void cut_callchain(struct sample *sample, size_t depth)
 {
 	const uint8_t *end = (const uint8_t *)sample + sample_length(sample);
@@ -308,7 +309,7 @@ struct attributed_sample resolver_decide(const struct resolver_evidence *evidenc
 {
 	struct subject subject = { .evidence = evidence,
 				   .sample = sample,
-				   .lifetime = life_of(evidence, sample) };
+				   .lifetime = lifetime_of(evidence, sample) };
 	struct attributed_sample result = { .sample = sample, .user = user };
 
 	name_task(&subject, sample);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "shared/clock_ns.h"
 #include "shared/hash.h"
 #include "vmm/guest/guest_registers.h"
 
@@ -68,7 +69,7 @@ void resolver_lifetimes_end(struct resolver_lifetimes *lifetimes,
 		lifetime->died = time;
 }
 
-/* Inserts LIFE by time among those of its process id. */
+/* Inserts LIFETIME by time among those of its process id. */
 static void link_lifetime(struct resolver_lifetimes *lifetimes, struct resolver_lifetime *lifetime)
 {
 	struct resolver_lifetime *newer = NULL, *older = lifetime->process->newest;
@@ -175,8 +176,8 @@ int resolver_lifetimes_root(struct resolver_lifetimes *lifetimes, struct resolve
 	if (!lifetime->roots[0])
 		error = add_roots(lifetimes, store, lifetime, record, from);
 	for (size_t i = 0; i < 2 && lifetime->roots[i]; i++)
-		if (record->time > lifetime->roots[i]->reported)
-			lifetime->roots[i]->reported = record->time;
+		lifetime->roots[i]->reported =
+			time_later(lifetime->roots[i]->reported, record->time);
 	return error;
 }
 

@@ -62,7 +62,7 @@ void resolver_lifetimes_end(struct resolver_lifetimes *lifetimes,
 			    struct resolver_lifetime *lifetime, uint64_t time);
 
 /*
- * Sets the page tables of LIFE from FROM on to those of RECORD, if it has any. The first report
+ * Sets the page tables of LIFETIME from FROM on to those of RECORD, if it has any. The first report
  * counts, until it is older than LOST (ns; 0: nothing was lost) and another one is not. 0 or
  * -ENOMEM.
  */
@@ -74,11 +74,11 @@ int resolver_lifetimes_root(struct resolver_lifetimes *lifetimes, struct resolve
 uint64_t resolver_lifetime_root(const struct resolver_lifetime *lifetime, uint64_t lost,
 				bool *pair);
 
-/* To be called when the space of LIFE has changed. */
+/* To be called when the space of LIFETIME has changed. */
 void resolver_lifetimes_changed(struct resolver_lifetimes *lifetimes,
 				struct resolver_lifetime *lifetime);
 
-/* No time before HORIZON will be asked for: frees what had ended by then. */
+/* Frees what had ended by HORIZON (ns): no lookup of an earlier time follows. */
 void resolver_lifetimes_forget(struct resolver_lifetimes *lifetimes, struct resolver_store *store,
 			       uint64_t horizon);
 void resolver_lifetimes_free(struct resolver_lifetimes *lifetimes, struct resolver_store *store);

@@ -42,31 +42,31 @@ static int heap_reserve(struct resolver_order_heap *heap, size_t count)
 	return array_reserve(&heap->items, &heap->capacity, count);
 }
 
-/* Moves ITEM down from PLACE until nothing below it is earlier. */
-static void heap_sink(struct resolver_order_heap *heap, size_t place,
+/* Moves ITEM down from INDEX until nothing below it is earlier. */
+static void heap_sink(struct resolver_order_heap *heap, size_t index,
 		      const struct resolver_order_item *item)
 {
-	for (size_t child; (child = 2 * place + 1) < heap->count; place = child) {
+	for (size_t child; (child = 2 * index + 1) < heap->count; index = child) {
 		if (child + 1 < heap->count &&
 		    is_before(&heap->items[child + 1], &heap->items[child]))
 			child++;
 		if (!is_before(&heap->items[child], item))
 			break;
-		heap->items[place] = heap->items[child];
+		heap->items[index] = heap->items[child];
 	}
-	heap->items[place] = *item;
+	heap->items[index] = *item;
 }
 
 /* There is room for it. */
 static void heap_add(struct resolver_order_heap *heap, const struct resolver_order_item *item)
 {
-	size_t place = heap->count++;
+	size_t index = heap->count++;
 
-	while (place && is_before(item, &heap->items[(place - 1) / 2])) {
-		heap->items[place] = heap->items[(place - 1) / 2];
-		place = (place - 1) / 2;
+	while (index && is_before(item, &heap->items[(index - 1) / 2])) {
+		heap->items[index] = heap->items[(index - 1) / 2];
+		index = (index - 1) / 2;
 	}
-	heap->items[place] = *item;
+	heap->items[index] = *item;
 }
 
 static void heap_drop(struct resolver_order_heap *heap)
@@ -101,7 +101,7 @@ static int queue_grow(struct resolver_order_queue *queue)
 
 /* --- blocks --------------------------------------------------------------------- */
 
-static void give_back(struct resolver_order *order, struct resolver_order_block *block)
+static void release_block(struct resolver_order *order, struct resolver_order_block *block)
 {
 	if (block->of_sideband) {
 		free(block);
@@ -111,7 +111,7 @@ static void give_back(struct resolver_order *order, struct resolver_order_block 
 	order->spare = block;
 }
 
-static struct resolver_order_block *take_block(struct resolver_order *order, bool is_sample)
+static struct resolver_order_block *new_block(struct resolver_order *order, bool is_sample)
 {
 	struct resolver_order_block *block = is_sample ? order->spare : NULL;
 
@@ -127,8 +127,8 @@ static struct resolver_order_block *take_block(struct resolver_order *order, boo
 }
 
 /* Makes room for SIZE bytes in the queue's block. */
-static int need_block(struct resolver_order *order, struct resolver_order_queue *queue, size_t size,
-		      bool is_sample)
+static int reserve_block(struct resolver_order *order, struct resolver_order_queue *queue,
+			 size_t size, bool is_sample)
 {
 	struct resolver_order_block *block = queue->block;
 
@@ -139,8 +139,8 @@ static int need_block(struct resolver_order *order, struct resolver_order_queue 
 	/* The old one is released with the last of its records. */
 	queue->block = NULL;
 	if (block && !block->waiting)
-		give_back(order, block);
-	queue->block = take_block(order, is_sample);
+		release_block(order, block);
+	queue->block = new_block(order, is_sample);
 	return queue->block ? 0 : -ENOMEM;
 }
 
@@ -165,9 +165,9 @@ int resolver_order_init(struct resolver_order *order, size_t sources, struct gue
 	return 0;
 }
 
-static void give(struct resolver_order *order, size_t size)
+static void release(struct resolver_order *order, size_t size)
 {
-	order->taken -= size;
+	order->charged -= size;
 	guest_account_release(order->account, size);
 }
 
@@ -202,7 +202,7 @@ void resolver_order_free(struct resolver_order *order)
 		next = block->next;
 		free(block);
 	}
-	give(order, order->taken);
+	release(order, order->charged);
 	free(order->queues);
 	free(order->heads.items);
 	free(order->strays.items);
@@ -230,7 +230,7 @@ static int add(struct resolver_order *order, size_t source, uint64_t time, bool 
 	if (stray ? heap_reserve(&order->strays, order->strays.count + 1)
 		  : queue->count == queue->capacity && queue_grow(queue))
 		return -ENOMEM;
-	if (need_block(order, queue, size, is_sample))
+	if (reserve_block(order, queue, size, is_sample))
 		return -ENOMEM;
 	item.block = queue->block;
 	item.record = copy_record(queue->block, record, size);
@@ -252,10 +252,10 @@ int resolver_order_add(struct resolver_order *order, size_t source, uint64_t tim
 		return add(order, source, time, true, record, size);
 	if (!guest_account_charge(order->account, size + ITEM_COST))
 		return -ENOMEM;
-	order->taken += size + ITEM_COST;
+	order->charged += size + ITEM_COST;
 	error = add(order, source, time, false, record, size);
 	if (error)
-		give(order, size + ITEM_COST);
+		release(order, size + ITEM_COST);
 	return error;
 }
 
@@ -317,11 +317,11 @@ void resolver_order_drop(struct resolver_order *order, size_t size)
 
 	order->bytes -= size;
 	if (!resolver_order_is_sample(item))
-		give(order, size + ITEM_COST);
+		release(order, size + ITEM_COST);
 	if (stray_is_first(order))
 		drop_stray(&order->strays);
 	else
 		drop_head(order);
 	if (!--block->waiting && !filling)
-		give_back(order, block);
+		release_block(order, block);
 }

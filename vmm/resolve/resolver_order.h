@@ -34,7 +34,7 @@ struct resolver_order {
 	struct resolver_order_heap strays;
 	struct resolver_order_block *spare; /* for samples */
 	struct guest_account *account;      /* charged for everything except samples: */
-	size_t taken;                       /* bytes charged */
+	size_t charged;                     /* bytes */
 	uint64_t count;                     /* of records so far */
 	size_t bytes;                       /* of waiting records */
 };

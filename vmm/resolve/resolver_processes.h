@@ -26,7 +26,7 @@ struct resolver_processes {
  */
 int resolver_processes_apply(struct resolver_processes *processes, const struct sideband *record);
 
-/* Neither questions nor records of times before HORIZON will follow. */
+/* Frees what had ended by HORIZON (ns): no lookup and no record of an earlier time follows. */
 void resolver_processes_forget(struct resolver_processes *processes, uint64_t horizon);
 void resolver_processes_free(struct resolver_processes *processes);
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock_ns.h"
+
 /* vm.max_map_count is 65530; mappings beyond that are refused. */
 #define PIECES_MAX 65536
 
@@ -33,7 +35,7 @@ static int reserve(struct resolver_store *store, struct resolver_piece **pieces,
  * The first piece that ends after ADDRESS. This runs for each address of each call chain, so the
  * halves are selected by arithmetic: branches would be mispredicted.
  */
-static size_t first_behind(const struct resolver_space *space, uint64_t address)
+static size_t first_after(const struct resolver_space *space, uint64_t address)
 {
 	size_t first = 0, count = space->count;
 
@@ -165,7 +167,7 @@ int resolver_space_map(struct resolver_space *space, struct resolver_store *stor
 {
 	struct resolver_piece few[16], new = *piece;
 	struct change change = { .pieces = few };
-	size_t first = first_behind(space, piece->start), end = first, most;
+	size_t first = first_after(space, piece->start), end = first, most;
 	int error;
 
 	new.until = UINT64_MAX;
@@ -184,8 +186,7 @@ int resolver_space_map(struct resolver_space *space, struct resolver_store *stor
 	replace(space, store, first, end, &change);
 	if (change.pieces != few)
 		free(change.pieces);
-	if (piece->from > space->latest)
-		space->latest = piece->from;
+	space->latest = time_later(space->latest, piece->from);
 	return 0;
 }
 
@@ -207,7 +208,7 @@ static const struct resolver_piece *find_past(const struct resolver_space *space
 const struct resolver_piece *resolver_space_find(const struct resolver_space *space,
 						 uint64_t address, uint64_t time)
 {
-	size_t index = first_behind(space, address);
+	size_t index = first_after(space, address);
 	const struct resolver_piece *piece = index < space->count ? &space->pieces[index] : NULL;
 
 	if (piece && address >= piece->start && piece->from <= time)
@@ -273,7 +274,7 @@ const struct resolver_piece *resolver_space_find_about(const struct resolver_spa
 						       uint64_t address, uint64_t time,
 						       bool *several)
 {
-	size_t index = first_behind(space, address);
+	size_t index = first_after(space, address);
 	const struct resolver_piece *piece = index < space->count ? &space->pieces[index] : NULL;
 	const struct resolver_piece *found = NULL;
 

@@ -71,7 +71,7 @@ static inline bool resolver_space_has_past(const struct resolver_space *space)
 	return space->past_count || space->holes;
 }
 
-/* No time before HORIZON will be asked for. */
+/* Frees what no lookup of a time from HORIZON (ns) on can find. */
 void resolver_space_forget(struct resolver_space *space, struct resolver_store *store,
 			   uint64_t horizon);
 

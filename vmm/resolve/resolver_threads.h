@@ -29,9 +29,7 @@ struct resolver_threads {
 /* The name of a thread. */
 struct resolver_name {
 	const char *comm;  /* "" if unknown, or the thread has ended */
-	uint64_t reported; /* ns, of the report, which may be about the thread's parent; undefined
-			  with
-			  "" */
+	uint64_t reported; /* ns, of the report on it or its parent; undefined with "" */
 };
 
 /* NULL: unknown. */
@@ -48,8 +46,8 @@ int resolver_threads_name(struct resolver_threads *threads, struct resolver_stor
 struct resolver_name resolver_threads_name_of(const struct resolver_threads *threads, uint32_t tid,
 					      uint64_t time);
 
-/* No time before HORIZON, ns, will be asked for: frees names that were replaced, and threads that
- * had ended, by then. */
+/* Frees names that were replaced and threads that had ended by HORIZON (ns): no lookup of an
+ * earlier time follows. */
 void resolver_threads_forget(struct resolver_threads *threads, struct resolver_store *store,
 			     uint64_t horizon);
 /* Frees all; THREADS are zeroed. */
