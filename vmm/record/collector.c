@@ -195,8 +195,8 @@ static void begin_boot(struct collector *collector)
 }
 
 /*
- * A guest with an agent is asked for whole symbol tables, and gets time to send them; files that it
- * does not report, as it lost the event, have their symbols from memory.
+ * An agent gets time to send whole symbol tables. Symbols of files that it does not report, because
+ * it lost the event, are read from guest memory.
  */
 static void find_symbols(struct collector *collector, uint64_t now)
 {

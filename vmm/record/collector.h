@@ -131,8 +131,8 @@ struct collector_options {
 	uint64_t delay;
 	/*
 	 * Returns when no sample that was begun before the call is in progress: replaced kernels
-	 * and modules are no longer in use then. Collector thread; NULL: publish() passes them to
-	 * nobody else.
+	 * and modules are no longer in use then. Collector thread; NULL: nothing else uses what
+	 * publish() passes on.
 	 */
 	void (*settle)(void *context);
 

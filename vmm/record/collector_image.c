@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector_kernel_parts.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
@@ -12,6 +13,7 @@
 
 #include "shared/error.h"
 #include "shared/hash.h"
+#include "vmm/guest/page_walk.h"
 #include "vmm/symbols/elf_symbols.h"
 
 #define PAGE_MASK 0xfffull
@@ -296,4 +298,44 @@ int collector_image_map_program(struct perf_data_writer *writer, const char *pat
 	elf_end(elf);
 	close(fd);
 	return error;
+}
+
+/* --- host name ------------------------------------------------------------------ */
+
+/* Size of the strings of struct new_utsname (include/uapi/linux/utsname.h). */
+#define UTS_FIELD    ((size_t)65)
+#define UTS_NODENAME (1 * UTS_FIELD)
+#define UTS_RELEASE  (2 * UTS_FIELD)
+
+#define OFFSET_MAX 64
+
+static bool is_hostname(const char *text)
+{
+	size_t size = strnlen(text, UTS_FIELD);
+
+	for (size_t i = 0; i < size; i++)
+		if (!isalnum((unsigned char)text[i]) && !strchr("-._", text[i]))
+			return false;
+	return size && size < UTS_FIELD;
+}
+
+int collector_hostname(const struct guest_kernel *kernel, const struct guest_view *view,
+		       char hostname[COLLECTOR_HOSTNAME_SIZE])
+{
+	char bytes[OFFSET_MAX + 3 * UTS_FIELD + 1] = { 0 };
+	struct symbol symbol;
+
+	if (!symbols_find_name(kernel->symbols, "init_uts_ns", &symbol) ||
+	    guest_read_virtual(view, &kernel->paging, symbol.start, bytes, sizeof(bytes) - 1))
+		return error_set(-ENOENT, "the guest's host name is not in its symbols");
+	for (size_t offset = 0; offset < OFFSET_MAX; offset += 4) {
+		if (strcmp(bytes + offset, "Linux") != 0 ||
+		    strcmp(bytes + offset + UTS_RELEASE, kernel->release) != 0)
+			continue;
+		if (!is_hostname(bytes + offset + UTS_NODENAME))
+			break; /* "(none)": not set */
+		memcpy(hostname, bytes + offset + UTS_NODENAME, COLLECTOR_HOSTNAME_SIZE);
+		return 0;
+	}
+	return error_set(-ENOENT, "the guest has no host name");
 }

@@ -5,7 +5,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/record/collector_user.h"
+#include "vmm/record/collector_kernel_parts.h"
 
 int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_location *place,
 		       struct guest_account *account)

@@ -149,7 +149,7 @@ static int make_known(struct collector_kernel *kernel, struct guest_kernel *foun
 		publish(kernel, found);
 		error = collector_image_describe(kernel, found);
 	}
-	if (error) /* by the guest, or without memory: the recording goes on unsymbolized */
+	if (error) /* invalid, or no memory: the recording continues unsymbolized */
 		return 0;
 	return write_known(kernel);
 }

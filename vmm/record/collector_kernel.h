@@ -16,7 +16,7 @@
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_modules.h"
 #include "vmm/record/search_pace.h"
-#include "vmm/resolve/image_catalog.h"
+#include "vmm/resolve/resolver_image.h"
 #include "vmm/symbols/build_id_cache.h"
 
 /* Of collector_tasks.c: the search for the layout of tasks in the newest kernel. */

@@ -3,18 +3,22 @@
  * The parts of struct collector_kernel, for each other and the collector:
  *
  *	collector_kernel.c    which kernel runs; boots and files
- *	collector_image.c     the kernel's image, and its mappings in the file
+ *	collector_image.c     the kernel's image, its mappings in the file, and the host name
  *	collector_scans.c     scans of the list of modules
  *	collector_tasks.c     the layout of tasks where the kernel has no BTF
  *	collector_cache.c     symbols and code in the build-id cache
- *	collector_hostname.c  the guest's host name
+ *	collector_user.c      user-space images
  *
  * Collector thread.
  */
 #ifndef KVMSCOPE_RECORD_COLLECTOR_KERNEL_PARTS_H
 #define KVMSCOPE_RECORD_COLLECTOR_KERNEL_PARTS_H
 
+#include "vmm/guest/linux/deferred_lookup.h"
+#include "vmm/guest/linux/user_image.h"
 #include "vmm/record/collector_kernel.h"
+#include "vmm/record/user_symbols.h"
+#include "vmm/record/user_tables.h"
 
 /* --- image: range, symbols, build id and modules of the kernel, as perf and the cache have it ----
  */
@@ -60,8 +64,8 @@ uint64_t collector_scan_latest(void);
 int collector_scans_update(struct collector_kernel *kernel, uint64_t now);
 /* The last scan: modules that it does not find ended at the one before. Errors of writing. */
 int collector_scans_finish(struct collector_kernel *kernel);
-/* Nothing uses replaced kernels: takes over what their samples confirmed, and frees what samples of
- * the newest were checked against before. */
+/* Call it when nothing uses replaced kernels: applies what their samples confirmed, and frees what
+ * samples of the newest kernel were checked against before. */
 void collector_scans_reclaim(struct collector_kernel *kernel);
 
 /* --- tasks: where the kernel has no BTF, the layout is found by tasks that the agent reports
@@ -109,5 +113,36 @@ void collector_cache_code(struct collector_kernel *kernel);
  */
 int collector_hostname(const struct guest_kernel *kernel, const struct guest_view *view,
 		       char hostname[COLLECTOR_HOSTNAME_SIZE]);
+
+/* --- user-space images of the kernel
+ * -------------------------------------------------------------- */
+
+/*
+ * SAMPLE, completed with what its stop had no time for, as far as that can be found now: see
+ * deferred_lookup.h. ROOM, of DEFERRED_LOOKUP_SIZE bytes, is the caller's. Guest memory must still
+ * be there.
+ */
+const struct sample *collector_user_complete(const struct collector_kernel *kernel,
+					     const struct sample *sample, struct sample *room);
+
+/*
+ * Reads the names of new images and cgroups: after rings were drained, before their samples are
+ * decided. Guest memory must still be there.
+ */
+void collector_user_load(struct collector_kernel *kernel);
+/* Adds those of IMAGES whose names were read since the last call. */
+void collector_user_add_images(struct image_catalog *catalog, const struct user_images *images);
+
+/* Builds unwind tables for up to some ms; the rest is left for the next turn. NOW is ns of
+ * CLOCK_MONOTONIC. */
+void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,
+				uint64_t now);
+
+/* Puts their symbols into the build-id cache, for up to some ms. SYMBOLS NULL: no-op. */
+void collector_user_find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols,
+				 uint64_t now);
+
+/* The same for all that are left, before guest memory is gone; for a second at most. */
+void collector_user_last_symbols(struct collector_kernel *kernel, struct user_symbols *symbols);
 
 #endif

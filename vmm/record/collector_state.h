@@ -26,8 +26,8 @@
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_jit.h"
 #include "vmm/record/collector_kernel.h"
+#include "vmm/record/collector_kernel_parts.h"
 #include "vmm/record/collector_output.h"
-#include "vmm/record/collector_user.h"
 #include "vmm/record/flight_sideband.h"
 #include "vmm/resolve/resolver.h"
 

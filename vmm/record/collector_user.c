@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/record/collector_user.h"
+#include "vmm/record/collector_kernel_parts.h"
 
 #include <string.h>
 #include <time.h>

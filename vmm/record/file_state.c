@@ -20,7 +20,7 @@ struct file_state {
 	bool reports;                    /* a source has reported mappings into the file */
 };
 
-/* A record for the file, about which the run-time code has to know. */
+/* Writes RECORD, and updates the state of run-time code by it. */
 static int write_record(struct file_state *state, const struct sideband *record)
 {
 	int error = state->options.record(state->options.context, record);
@@ -28,7 +28,7 @@ static int write_record(struct file_state *state, const struct sideband *record)
 	return error ? error : file_jit_written(state->jit, record);
 }
 
-/* A record that samples are the source of. */
+/* Writes a record of what a sample carried. */
 static int write_carried(void *context, const struct sideband *record)
 {
 	struct file_state *state = context;

@@ -5,7 +5,7 @@
  * to read as decided, and an address that nothing is known of to read as unmapped.
  *
  * Where a source reports mappings into the same file, they stay as long as the samples agree. At an
- * address of which a sample knows nothing, the last report holds.
+ * address for which a sample carries no mapping, the last report holds.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -446,7 +446,7 @@ static void apply_fork(struct file_mappings *mappings, const struct event *fork,
 		add_doubt(mappings, fork->pid, time_later(fork->time, mappings->now));
 }
 
-/* Readers keep what they know of a process that has ended. */
+/* Readers keep the mappings of a process that has ended. */
 static void apply_exit(struct file_mappings *mappings, const struct event *exit)
 {
 	struct space *space = space_of(mappings, exit->pid);

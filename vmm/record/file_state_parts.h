@@ -43,8 +43,9 @@ bool file_tasks_cgroup_due(struct file_tasks *tasks, uint64_t id);
 #define FILE_ROOTS_MAX 1024u
 /*
  * The process that stands for the page tables in CR3, whatever its PCID and flags (SDM vol. 3A
- * 4.5.2): the same id in every recording, above SAMPLE_TASK_LIMIT and the ids of vCPUs. *FIRST: not
- * asked for before. 0: none, as CR3 is 0, above 4 TiB, for which there is no id, or one too many.
+ * 4.5.2): the same id in every recording, above SAMPLE_TASK_LIMIT and the ids of vCPUs. *FIRST:
+ * this is the first call for it. 0: none; CR3 is 0 or above 4 TiB, or there are FILE_ROOTS_MAX
+ * already.
  */
 uint32_t file_tasks_root_pid(struct file_tasks *tasks, uint64_t cr3, bool *first);
 /* "cr3 1ff000", for a CR3 that has a process. */

@@ -8,8 +8,8 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/sample_record.h"
+#include "vmm/record/collector_kernel_parts.h"
 #include "vmm/record/collector_output.h"
-#include "vmm/record/collector_user.h"
 #include "vmm/resolve/resolver.h"
 
 /* Samples per round, which readers sort as a unit; they are in order already. */

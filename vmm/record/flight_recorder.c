@@ -323,7 +323,7 @@ void flight_complete(struct flight *flight, size_t ring, const struct sample *sa
 }
 
 /* No file will have samples from before this. */
-static uint64_t oldest_wanted(const struct flight *flight)
+static uint64_t oldest_needed(const struct flight *flight)
 {
 	uint64_t span = flight->options->flight->before;
 	uint64_t oldest = span ? time_before(now(), span) : flight_oldest(flight->options);
@@ -339,7 +339,7 @@ void flight_update(struct flight *flight)
 {
 	THREAD_CHECK(&flight->thread);
 	if (flight_sideband_is_due(&flight->sideband))
-		flight_sideband_advance(&flight->sideband, oldest_wanted(flight));
+		flight_sideband_advance(&flight->sideband, oldest_needed(flight));
 	if (gather(flight) && now() >= flight->window.due)
 		close_window(flight);
 }

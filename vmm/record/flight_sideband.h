@@ -2,8 +2,9 @@
 /*
  * The guest's sideband for files that begin later: the state of all processes at one moment, the
  * base, before which no sample is written, and the records since then. A file begins with the base,
- * as if a source had just started, followed by the records. The base only costs memory for what
- * still lives, so days cost no more than the window. Collector thread.
+ * as if a source had just started, followed by the records. The base only has
+ * what is still alive, so a recording of days takes no more memory than the window. Collector
+ * thread.
  */
 #ifndef KVMSCOPE_RECORD_FLIGHT_SIDEBAND_H
 #define KVMSCOPE_RECORD_FLIGHT_SIDEBAND_H

@@ -38,7 +38,7 @@ struct map {
 	uint64_t forgotten; /* ns: up to this time some replaced functions were forgotten, */
 	uint64_t forgotten_start, forgotten_end; /* which were between these addresses */
 	uint64_t known;             /* ns: all lines of the map at this time were reported */
-	bool finished;              /* rounds do not advance it any more */
+	bool finished;              /* rounds no longer advance it */
 	uint64_t from;              /* ns: it began no earlier */
 	uint64_t scanned;           /* ns: the map was scanned, and belonged to the program */
 	uint64_t ran;               /* ns, after its end: the program certainly ran up to here */

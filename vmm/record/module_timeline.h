@@ -61,7 +61,7 @@ int module_timeline_update(struct module_timeline *timeline, const struct guest_
 			   size_t count, const struct collector_scan *latest,
 			   const struct collector_scan *now);
 
-/* Of those, for modules only; all their symbols go when there is no more room. */
+/* Reserved for modules: without room, all of them lose their symbols. */
 #define MODULE_TIMELINE_MODULES_MAX (MODULE_TIMELINE_MAX / 2)
 
 /*

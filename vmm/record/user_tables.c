@@ -3,16 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/array.h"
+#include "shared/thread_start.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/guest/unwind/cfi_image.h"
 #include "vmm/record/image_queue.h"
-#include "vmm/record/table_job.h"
 #include "vmm/symbols/symbol_paths.h"
 
 /* A table, and the build that it belongs to. */
@@ -37,6 +39,64 @@ struct user_tables {
 	struct table_job *job;      /* for JOB_IMAGE, which is suspended in the queue; NULL: none */
 	struct user_image *job_image;
 };
+
+/* --- a table that is built on a thread of its own, as it takes seconds ------------- */
+
+struct table_job {
+	pthread_t thread;
+	struct cfi_image *image;
+	struct cfi_table *table;
+	int error;
+	_Atomic bool done; /* the fields above are final */
+};
+
+static void *run_job(void *context)
+{
+	struct table_job *job = context;
+
+	pthread_setname_np(pthread_self(), "unwind table");
+	job->error = cfi_image_make(&job->table, job->image);
+	atomic_store_explicit(&job->done, true, memory_order_release);
+	return NULL;
+}
+
+/* Owns IMAGE on success. -ENOMEM; -EAGAIN: no thread available. */
+static int start_job(struct table_job **result, struct cfi_image *image)
+{
+	struct table_job *job = calloc(1, sizeof(*job));
+	int error;
+
+	if (!job)
+		return -ENOMEM;
+	job->image = image;
+	error = thread_start(&job->thread, run_job, job);
+	if (error) {
+		free(job);
+		return error;
+	}
+	*result = job;
+	return 0;
+}
+
+static bool is_done(const struct table_job *job)
+{
+	return atomic_load_explicit(&job->done, memory_order_acquire);
+}
+
+/* Waits for the end. The caller owns *TABLE. Errors of cfi_image_make(). Frees JOB. */
+static int end_job(struct table_job *job, struct cfi_table **table)
+{
+	int error;
+
+	pthread_join(job->thread, NULL);
+	error = job->error;
+	*table = job->table;
+	cfi_image_free(job->image);
+	free(job);
+	return error;
+}
+
+/* --- boots ---------------------------------------------------------------------- */
 
 struct user_tables *user_tables_new(const char *symfs)
 {
@@ -65,7 +125,7 @@ static void drop_job(struct user_tables *tables)
 
 	if (!tables->job)
 		return;
-	table_job_end(tables->job, &table);
+	end_job(tables->job, &table);
 	cfi_table_free(table);
 	tables->job = NULL;
 }
@@ -227,9 +287,10 @@ static int give(struct user_tables *tables, struct user_image *image, struct cfi
 }
 
 /* Builds the table of a large image on another thread. Owns BYTES. -EAGAIN: not now. */
-static int start_job(struct user_tables *tables, struct user_image *image, struct cfi_image *bytes)
+static int build_in_background(struct user_tables *tables, struct user_image *image,
+			       struct cfi_image *bytes)
 {
-	int error = tables->job ? -EAGAIN : table_job_start(&tables->job, bytes);
+	int error = tables->job ? -EAGAIN : start_job(&tables->job, bytes);
 
 	if (error)
 		cfi_image_free(bytes);
@@ -256,7 +317,7 @@ static int provide(struct user_tables *tables, struct user_image *image,
 	if (error)
 		return give(tables, image, NULL, error);
 	if (cfi_image_size(bytes) > USER_TABLES_INLINE_MAX)
-		return start_job(tables, image, bytes);
+		return build_in_background(tables, image, bytes);
 	error = cfi_image_make(&table, bytes);
 	cfi_image_free(bytes);
 	return give(tables, image, table, error);
@@ -274,14 +335,14 @@ static void settle(struct user_tables *tables, int error, uint64_t now)
 }
 
 /* False: there is none, or it is not finished. */
-static bool end_job(struct user_tables *tables, uint64_t now)
+static bool finish_job(struct user_tables *tables, uint64_t now)
 {
 	struct cfi_table *table;
 	int error;
 
-	if (!tables->job || !table_job_done(tables->job))
+	if (!tables->job || !is_done(tables->job))
 		return false;
-	error = table_job_end(tables->job, &table);
+	error = end_job(tables->job, &table);
 	tables->job = NULL;
 	image_queue_resume(&tables->waiting, tables->job_image);
 	settle(tables, give(tables, tables->job_image, table, error), now);
@@ -298,7 +359,7 @@ bool user_tables_step(struct user_tables *tables, struct user_images *images,
 	if ((!tables->boot || tables->boot->images != images) && !begin_boot(tables, images))
 		return false;
 	drop_earlier(tables->boot);
-	if (end_job(tables, now))
+	if (finish_job(tables, now))
 		return true;
 	memory.image = image = image_queue_next(&tables->waiting, images, now);
 	if (image)

@@ -24,7 +24,6 @@
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
 #include "vmm/guest/guest_account.h"
-#include "vmm/resolve/image_catalog.h"
 #include "vmm/resolve/resolver_image.h"
 
 struct resolver;

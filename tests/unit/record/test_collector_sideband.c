@@ -14,8 +14,8 @@
 #include "tests/unit/user_guest.h"
 #include "vmm/guest/linux/vma.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/record/collector_kernel_parts.h"
 #include "vmm/record/collector_output.h"
-#include "vmm/record/collector_user.h"
 #include "vmm/report/symbolizer.h"
 #include "vmm/resolve/resolver_decision.h"
 
