@@ -38,8 +38,8 @@ bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout 
 		    struct user_image_key *key);
 
 /*
- * Reads KEY again from its own addresses: is the same file still there? For readers of a file on
- * which they hold no reference.
+ * Reads KEY again from its own addresses. Returns whether it is still the same file. For readers
+ * that hold no reference on the file.
  */
 bool guest_vma_is_same_file(struct kernel_memory *memory, const struct guest_vma_layout *layout,
 			    const struct user_image_key *key);
