@@ -204,6 +204,7 @@ uninstall: ## remove what install put there
 		$(UNITS)/kvmscoped.service \
 		$(SHARE)/doc/kvmscope/kvmscope.conf $(SHARE)/man/man[158]/kvmscope*.[158] \
 		$(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)
+	$(Q)rmdir $(SHARE)/doc/kvmscope 2> /dev/null || true
 
 dist: ## build/kvmscope-VERSION.tar.gz of the last commit
 	@mkdir -p build

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time of what a guest tells: an agent, played by the test, whose clock is not the host's, with
- * messages that take their time; each event that it tells is known by the host's clock.
+ * Conversion of guest times. The test simulates an agent whose clock differs from the host's and
+ * whose messages are delayed. It knows the host time of each event that it reports.
  */
 #include <assert.h>
 #include <errno.h>
@@ -33,31 +33,31 @@ struct guest {
 	struct agent_stream stream;
 	struct ring *ring;
 	struct agent *agent;
-	/* Its clock is PPM fast, and was behind so far that it has a value of its own. */
+	/* Its clock is PPM fast and BEHIND ns behind the host's. */
 	int ppm;
 	uint64_t behind;
-	uint32_t version; /* that it says it speaks */
-	useconds_t slow;  /* us: its messages take so long, there and back each */
+	uint32_t version; /* in its AGENT_HELLO */
+	useconds_t slow;  /* us: delay of each message in each direction */
 	bool open;
-	/* So many answers are all that it tells, and the last of them comes behind what can have no
-	 * place; 0: it tells all. */
+	/* Number of pongs before it stops reporting; the last one follows an event whose time
+	 * cannot be converted. 0: it never stops. */
 	unsigned int breaks;
 	unsigned int answers; /* to pings */
-	bool runs_back;       /* with each of them */
+	bool runs_back;       /* with each pong */
 	struct {
-		bool open; /* what is said waits here, to be sent at once */
+		bool open; /* messages are collected here and sent together */
 		size_t size;
 		uint8_t bytes[1024];
 	} parcel;
-	unsigned int asked;        /* for symbols of what it has mapped */
-	uint32_t told;             /* events: each of a process of its number */
-	uint64_t time[EVENTS_MAX]; /* of each, by the host's clock */
-	/* read of the ring */
-	uint32_t placed, wrong, latest;
+	unsigned int requests;     /* AGENT_REQUESTs received */
+	uint32_t reported;         /* number of events; each has its own number as pid */
+	uint64_t time[EVENTS_MAX]; /* of each event, host clock */
+	/* Read from the ring. */
+	uint32_t converted, wrong, latest;
 	uint64_t latest_time, largest_error, losses;
 	struct sideband_lost lost; /* the latest, */
-	uint64_t before_lost;      /* and the time of what was told right before it */
-	bool emptied;              /* the guest said that a ring is empty */
+	uint64_t before_lost;      /* and the time of the record before it */
+	bool emptied;              /* the guest reported an emptied ring */
 };
 
 static struct guest guest;
@@ -109,8 +109,8 @@ static void send_parcel(void)
 	send_bytes(guest.parcel.bytes, guest.parcel.size);
 }
 
-/* Something happens now on CPU: a process gets a name. */
-static void tell_event_of(uint32_t cpu)
+/* Reports an event on CPU: a COMM record. */
+static void report_event_on(uint32_t cpu)
 {
 	struct {
 		struct agent_events events;
@@ -122,21 +122,21 @@ static void tell_event_of(uint32_t cpu)
 		    .header = { .type = PERF_RECORD_COMM, .size = 40 },
 		    .comm = "event" };
 
-	if (guest.told + 1 == EVENTS_MAX)
+	if (guest.reported + 1 == EVENTS_MAX)
 		return;
-	event.pid = event.tid = ++guest.told;
-	guest.time[guest.told] = now();
-	event.end.time = guest_time(guest.time[guest.told]);
+	event.pid = event.tid = ++guest.reported;
+	guest.time[guest.reported] = now();
+	event.end.time = guest_time(guest.time[guest.reported]);
 	say(AGENT_EVENTS, &event, sizeof(event));
 }
 
-static void tell_event(void)
+static void report_event(void)
 {
-	tell_event_of(0);
+	report_event_on(0);
 }
 
-/* The ring of CPU has room again; a COUNT of 0: it is empty. */
-static void tell_lost(uint32_t cpu, uint64_t count)
+/* Reports COUNT lost records of CPU; 0: an emptied ring. */
+static void report_lost(uint32_t cpu, uint64_t count)
 {
 	struct {
 		struct agent_events events;
@@ -169,11 +169,11 @@ static void answer_start(const struct agent_start *start)
 	say(AGENT_HELLO, &hello, sizeof(hello));
 }
 
-static void run_back_behind_a_loss(void)
+static void run_back_after_a_loss(void)
 {
-	tell_lost(1, 1);
+	report_lost(1, 1);
 	guest.behind += 3000 * MS;
-	tell_event();
+	report_event();
 	guest.behind -= 3000 * MS;
 }
 
@@ -187,14 +187,14 @@ static void answer_ping(const struct agent_ping *ping)
 	pong.received = guest_time(now());
 	if (guest.breaks == 1) {
 		guest.parcel.open = true;
-		run_back_behind_a_loss();
+		run_back_after_a_loss();
 	}
 	rest();
 	pong.tsc_before = tsc_mark_now().tsc;
 	pong.guest_time = guest_time(now());
 	pong.tsc_after = tsc_mark_now().tsc;
 	rest();
-	/* an older agent's, every other time */
+	/* Every other pong is an older agent's. */
 	say(AGENT_PONG, &pong, guest.answers++ % 2 ? sizeof(pong) : AGENT_PONG_MIN);
 	if (guest.parcel.open)
 		send_parcel();
@@ -202,7 +202,7 @@ static void answer_ping(const struct agent_ping *ping)
 		guest.breaks--;
 		return;
 	}
-	tell_event();
+	report_event();
 	round.guest_time = guest_time(now()) - MS;
 	say(AGENT_ROUND, &round, sizeof(round));
 }
@@ -213,7 +213,7 @@ static void answer(const struct agent_message *message)
 		answer_start((const struct agent_start *)message->payload);
 	if (message->type == AGENT_PING && guest.open)
 		answer_ping((const struct agent_ping *)message->payload);
-	guest.asked += message->type == AGENT_REQUEST;
+	guest.requests += message->type == AGENT_REQUEST;
 }
 
 static void listen_to_host(void)
@@ -237,7 +237,7 @@ static void check_event(const struct sideband *record)
 	CHECK(record->pid > guest.latest && record->time >= guest.latest_time);
 	guest.latest = record->pid;
 	guest.latest_time = record->time;
-	guest.placed++;
+	guest.converted++;
 	guest.wrong += away > record->time_error;
 	if (record->time_error > guest.largest_error)
 		guest.largest_error = record->time_error;
@@ -259,8 +259,7 @@ static void read_ring(void)
 			guest.lost = *(const struct sideband_lost *)sideband;
 			guest.before_lost = guest.latest_time;
 			CHECK(guest.emptied || guest.lost.until >= guest.latest_time);
-			guest.latest_time =
-				0; /* a session's times are in order, and not those of two */
+			guest.latest_time = 0; /* times are in order within a session only */
 		}
 	}
 	ring_read_done(guest.ring);
@@ -288,20 +287,19 @@ static bool begin(int ppm)
 	return begin_with(ppm, 4 << 20, (struct agent_options){ 0 });
 }
 
-/* Events happen, and are told, until COUNT more of them have a place in the host's time; 20 s at
- * most. */
-static void run_until_placed(uint32_t count)
+/* Reports events until COUNT more of them were converted, for at most 20 s. */
+static void run_until_converted(uint32_t count)
 {
-	uint32_t wanted = guest.placed + count;
+	uint32_t wanted = guest.converted + count;
 	uint64_t end = now() + 20000 * MS;
 
-	while (guest.placed < wanted && now() < end) {
+	while (guest.converted < wanted && now() < end) {
 		listen_to_host();
 		if (guest.open)
-			tell_event();
+			report_event();
 		read_ring();
 	}
-	CHECK(guest.placed >= wanted);
+	CHECK(guest.converted >= wanted);
 }
 
 static void end(struct agent_statistics *statistics)
@@ -311,40 +309,39 @@ static void end(struct agent_statistics *statistics)
 	if (guest.fd >= 0)
 		close(guest.fd);
 	ring_destroy(guest.ring);
-	printf("%u events told, %u placed, %u of them wrongly, the largest error was %.1f ms; %llu sessions, %llu jumps, %llu lost\n",
-	       guest.told, guest.placed, guest.wrong, (double)guest.largest_error / 1e6,
+	printf("%u events reported, %u converted, %u of them wrongly, the largest error was %.1f ms; %llu sessions, %llu jumps, %llu lost\n",
+	       guest.reported, guest.converted, guest.wrong, (double)guest.largest_error / 1e6,
 	       (unsigned long long)statistics->sessions,
 	       (unsigned long long)statistics->clock_jumps, (unsigned long long)statistics->lost);
 	CHECK_EQUAL(guest.wrong, 0);
 }
 
-static void events_are_placed_within_their_errors(int ppm)
+static void times_are_within_their_errors(int ppm)
 {
 	struct agent_statistics statistics;
 
 	srand(12);
 	REQUIRE(begin(ppm));
-	run_until_placed(600);
+	run_until_converted(600);
 	end(&statistics);
-	/* Nothing is missing that was not counted, but for the time between two sessions, where
-	 * nobody listens. */
-	CHECK(statistics.sessions > 1 || guest.placed + statistics.lost >= guest.told);
+	/* Every missing event was counted, except between two sessions. */
+	CHECK(statistics.sessions > 1 || guest.converted + statistics.lost >= guest.reported);
 }
 
-TEST(agent_time, events_are_placed_within_their_errors)
+TEST(agent_time, times_are_within_their_errors)
 {
-	events_are_placed_within_their_errors(0);
+	times_are_within_their_errors(0);
 }
 
-/* An emulator's, by far more than an oscillator's. */
-TEST(agent_time, clock_that_drifts_places_no_event_wrongly)
+/* The drift of an emulator is much larger than an oscillator's. */
+TEST(agent_time, drifting_clock_stays_within_the_error)
 {
-	events_are_placed_within_their_errors(6000);
-	events_are_placed_within_their_errors(-6000);
+	times_are_within_their_errors(6000);
+	times_are_within_their_errors(-6000);
 }
 
-/* Whose kernel finds out later that its TSC is no clock, and tells the time by another one. */
-TEST(agent_time, host_that_ceases_to_trust_its_tsc_knows_the_guest_s_time_less_well)
+/* The host's kernel detects later that its TSC is unstable and uses another clocksource. */
+TEST(agent_time, error_grows_if_the_host_stops_using_its_tsc)
 {
 	char clocks[] = "/tmp/kvmscope-clocks.XXXXXX";
 	struct agent_statistics statistics;
@@ -356,13 +353,13 @@ TEST(agent_time, host_that_ceases_to_trust_its_tsc_knows_the_guest_s_time_less_w
 	clock_files_write(clocks, "tsc hpet", "tsc");
 	REQUIRE(begin_with(0, 4 << 20,
 			   (struct agent_options){ .tsc_known = true, .clocksources = clocks }));
-	run_until_placed(200);
+	run_until_converted(200);
 	agent_statistics(guest.agent, &statistics);
 	CHECK(statistics.tsc_used);
 	CHECK_EQUAL(statistics.clock_kvm_drift, 0);
 	clock_files_write(clocks, "hpet", "hpet");
-	run_until_placed(200); /* the first of them by an exchange that began before, maybe */
-	run_until_placed(200);
+	run_until_converted(200); /* the first one may use an exchange that began before */
+	run_until_converted(200);
 	end(&statistics);
 	CHECK(!statistics.tsc_used);
 	CHECK_EQUAL(statistics.clock_kvm_drift, AGENT_CLOCK_KVM_DRIFT);
@@ -371,7 +368,7 @@ TEST(agent_time, host_that_ceases_to_trust_its_tsc_knows_the_guest_s_time_less_w
 	clock_files_remove(clocks);
 }
 
-/* Its clock and all else stood still, as when its virtual machine was stopped. */
+/* Clock and guest stood still, as when the VM is stopped. */
 TEST(agent_time, events_before_a_pause_are_converted_or_counted)
 {
 	struct agent_statistics statistics;
@@ -379,35 +376,35 @@ TEST(agent_time, events_before_a_pause_are_converted_or_counted)
 
 	srand(13);
 	REQUIRE(begin(0));
-	run_until_placed(200);
-	before = guest.told;
+	run_until_converted(200);
+	before = guest.reported;
 	usleep(300000);
 	guest.behind += 300 * MS;
-	run_until_placed(200);
+	run_until_converted(200);
 	end(&statistics);
-	/* More where this machine stood still for seconds. */
+	/* More if this machine stood still for seconds. */
 	CHECK(statistics.sessions >= 2);
 	CHECK(guest.losses > 0);
-	CHECK(guest.placed < guest.told && guest.latest > before);
+	CHECK(guest.converted < guest.reported && guest.latest > before);
 }
 
-/* Restored from an earlier state, say. */
-TEST(agent_time, clock_that_runs_back_begins_a_new_session)
+/* For example, the VM was restored from an earlier state. */
+TEST(agent_time, backward_clock_starts_a_new_session)
 {
 	struct agent_statistics statistics;
 
 	srand(14);
 	REQUIRE(begin(0));
-	run_until_placed(200);
+	run_until_converted(200);
 	guest.behind += 3000 * MS;
-	run_until_placed(200);
+	run_until_converted(200);
 	end(&statistics);
 	CHECK(statistics.sessions >= 2);
 	CHECK(guest.losses > 0);
 }
 
-/* Another agent, and a guest that was started anew meanwhile. */
-TEST(agent_time, agent_of_another_version_leaves_nothing_that_the_next_one_waits_for)
+/* The guest was restarted meanwhile, with another agent. */
+TEST(agent_time, agent_of_another_version_does_not_affect_the_next)
 {
 	struct agent_statistics statistics;
 
@@ -422,7 +419,7 @@ TEST(agent_time, agent_of_another_version_leaves_nothing_that_the_next_one_waits
 	CHECK_EQUAL(statistics.error, -EPROTONOSUPPORT);
 	guest.behind += 30000 * MS;
 	guest.version = AGENT_PROTOCOL_VERSION;
-	run_until_placed(100);
+	run_until_converted(100);
 	end(&statistics);
 }
 
@@ -438,23 +435,22 @@ static void wait_for_loss(uint64_t count)
 	CHECK_EQUAL(guest.lost.count, count);
 }
 
-/* What another CPU told of in that time may be so no more: what became of it may be what was lost.
- */
-TEST(agent_time, loss_lies_between_the_records_that_its_ring_had_room_for)
+/* Reports of other CPUs in that time are uncertain: a lost record may have changed them. */
+TEST(agent_time, loss_is_between_the_records_that_fitted)
 {
 	struct agent_statistics statistics;
 	uint32_t before, between;
 
 	srand(17);
 	REQUIRE(begin(0));
-	run_until_placed(50);
-	tell_event_of(1);
-	before = guest.told;
+	run_until_converted(50);
+	report_event_on(1);
+	before = guest.reported;
 	usleep(2000);
-	tell_event_of(0);
-	between = guest.told;
+	report_event_on(0);
+	between = guest.reported;
 	usleep(2000);
-	tell_lost(1, 3);
+	report_lost(1, 3);
 	wait_for_loss(3);
 	CHECK(guest.lost.head.time <= guest.time[before]);
 	CHECK(guest.lost.until >= guest.time[between] + 2 * MS - guest.lost.head.time_error);
@@ -462,32 +458,32 @@ TEST(agent_time, loss_lies_between_the_records_that_its_ring_had_room_for)
 	end(&statistics);
 }
 
-/* The guest says it with the CPU's next event, whenever that is: what it told meanwhile is known to
- * be so. */
+/* The kernel reports the loss with the CPU's next event, which may be much later. Reports between
+ * the emptied ring and that event are certain. */
 TEST(agent_time, a_loss_is_before_the_report_of_its_emptied_ring)
 {
 	struct agent_statistics statistics;
-	uint64_t until, told_before;
+	uint64_t until, reported_before;
 	uint32_t before;
 
 	srand(23);
 	REQUIRE(begin(0));
-	run_until_placed(50);
-	tell_event_of(1);
-	before = guest.told;
-	tell_lost(1, 0);
+	run_until_converted(50);
+	report_event_on(1);
+	before = guest.reported;
+	report_lost(1, 0);
 	usleep(20000);
-	tell_event_of(0);
-	tell_lost(1, 3);
+	report_event_on(0);
+	report_lost(1, 3);
 	wait_for_loss(3);
 	CHECK(guest.latest > before);
 	until = guest.lost.until;
-	told_before = guest.before_lost;
+	reported_before = guest.before_lost;
 	end(&statistics);
-	CHECK(statistics.sessions > 1 || until < told_before);
+	CHECK(statistics.sessions > 1 || until < reported_before);
 }
 
-/* What waits then is dropped with the guest's time that it has. */
+/* Waiting records are dropped with their guest times. */
 TEST(agent_time, an_exchange_after_the_end_of_a_session_converts_nothing)
 {
 	struct agent_statistics statistics;
@@ -496,7 +492,7 @@ TEST(agent_time, an_exchange_after_the_end_of_a_session_converts_nothing)
 	srand(24);
 	REQUIRE(begin(0));
 	guest.behind = -20000 * MS;
-	run_until_placed(50);
+	run_until_converted(50);
 	before = now();
 	guest.breaks = 3;
 	for (uint64_t last = now() + 20000 * MS; !guest.losses && now() < last;) {
@@ -509,8 +505,8 @@ TEST(agent_time, an_exchange_after_the_end_of_a_session_converts_nothing)
 }
 
 /*
- * The guest answers no more, and tells on: what came soon behind its last answer still has a time,
- * what came later has none. Not what was known before that is to be believed then.
+ * The guest stops answering and continues to report. Events soon after its last answer still have a
+ * time, later ones have none. Everything reported before is uncertain then.
  */
 TEST(agent_time, dropped_events_at_the_end_are_counted_and_after_the_loss)
 {
@@ -518,9 +514,9 @@ TEST(agent_time, dropped_events_at_the_end_are_counted_and_after_the_loss)
 
 	srand(18);
 	REQUIRE(begin(0));
-	run_until_placed(100);
+	run_until_converted(100);
 	for (int i = 0; i < 40; i++) {
-		tell_event();
+		report_event();
 		usleep(10000);
 	}
 	close(guest.fd);
@@ -529,13 +525,13 @@ TEST(agent_time, dropped_events_at_the_end_are_counted_and_after_the_loss)
 		read_ring();
 	CHECK(guest.losses > 0);
 	end(&statistics);
-	CHECK(guest.losses > 0 && guest.latest < guest.told);
+	CHECK(guest.losses > 0 && guest.latest < guest.reported);
 	CHECK(guest.lost.head.time <= guest.time[guest.latest + 1]);
-	CHECK_EQUAL(guest.lost.count, guest.told - guest.latest);
+	CHECK_EQUAL(guest.lost.count, guest.reported - guest.latest);
 	CHECK_EQUAL(statistics.sessions > 1 || statistics.lost == guest.lost.count, 1);
 }
 
-/* No event more has room. */
+/* There is no room for another event. */
 static bool ring_is_full(void)
 {
 	uint64_t head = __atomic_load_n(&guest.ring->header->data_head, __ATOMIC_ACQUIRE);
@@ -544,23 +540,23 @@ static bool ring_is_full(void)
 	       guest.ring->size;
 }
 
-/* Events happen, and are told, but nobody reads of them; 20 s at most. */
+/* Reports events that are not read, for at most 20 s. */
 static void run_until_full(uint32_t events)
 {
-	uint32_t last = guest.told + events;
+	uint32_t last = guest.reported + events;
 	uint64_t end = now() + 20000 * MS;
 
-	while ((guest.told < last || !ring_is_full()) && now() < end) {
-		if (guest.told >= last || guest.told % 16 == 0)
+	while ((guest.reported < last || !ring_is_full()) && now() < end) {
+		if (guest.reported >= last || guest.reported % 16 == 0)
 			listen_to_host();
-		if (guest.told < last)
-			tell_event();
+		if (guest.reported < last)
+			report_event();
 	}
 	CHECK(ring_is_full());
 }
 
-/* Who reads it does something else, while the guest tells more than the ring has room for. */
-TEST(agent_time, what_a_full_ring_has_no_room_for_waits)
+/* The guest reports more than fits into the ring while its reader is busy. */
+TEST(agent_time, records_wait_for_room_in_a_full_ring)
 {
 	const uint32_t many = 4 * RING_SIZE_MIN / sizeof(struct sideband_comm);
 	struct agent_statistics statistics;
@@ -568,16 +564,16 @@ TEST(agent_time, what_a_full_ring_has_no_room_for_waits)
 
 	srand(19);
 	REQUIRE(begin_with(0, RING_SIZE_MIN, (struct agent_options){ 0 }));
-	run_until_placed(50);
+	run_until_converted(50);
 	run_until_full(many);
-	run_until_placed(many);
+	run_until_converted(many);
 	ring_statistics(guest.ring, &ring);
 	end(&statistics);
 	CHECK_EQUAL(ring.lost, 0);
 	CHECK(statistics.sessions > 1 || !guest.losses);
 }
 
-/* Names of a guest that is gone are no more to be believed than those of one that goes on. */
+/* A loss makes reports uncertain even if the guest has ended. */
 TEST(agent_time, a_loss_waits_for_room_in_a_full_ring)
 {
 	const uint32_t many = 4 * RING_SIZE_MIN / sizeof(struct sideband_comm);
@@ -586,7 +582,7 @@ TEST(agent_time, a_loss_waits_for_room_in_a_full_ring)
 
 	srand(21);
 	REQUIRE(begin_with(0, RING_SIZE_MIN, (struct agent_options){ 0 }));
-	run_until_placed(50);
+	run_until_converted(50);
 	run_until_full(many);
 	close(guest.fd);
 	guest.fd = -1;
@@ -605,8 +601,8 @@ TEST(agent_time, a_loss_waits_for_room_in_a_full_ring)
 }
 
 /*
- * No exchange is known better than within 44 ms, which is too long for a good one, and leaves room
- * for a machine that is slow itself: the best of a second is used.
+ * Each exchange takes at least 44 ms, which is imprecise and leaves room for a slow test machine:
+ * the best one of a second is used.
  */
 TEST(agent_time, the_best_exchange_is_used_if_all_are_slow)
 {
@@ -617,17 +613,17 @@ TEST(agent_time, the_best_exchange_is_used_if_all_are_slow)
 	since = now();
 	REQUIRE(begin(0));
 	guest.slow = 22000;
-	run_until_placed(20);
+	run_until_converted(20);
 	end(&statistics);
 	CHECK(statistics.imprecise >= 1000 * MS);
 	CHECK(statistics.imprecise <= now() - since);
 }
 
 /*
- * Each begins a new session, which would begin with several. No more come than the host says it
- * sends: 16 at once, and ten a second.
+ * Each pong causes a new session, which begins with several pings. The rate limit holds: a burst of
+ * 16, then ten per second.
  */
-TEST(agent_time, pings_are_rare_whatever_is_answered)
+TEST(agent_time, pings_are_limited_whatever_is_answered)
 {
 	struct agent_statistics statistics;
 	uint64_t since = now();
@@ -643,8 +639,8 @@ TEST(agent_time, pings_are_rare_whatever_is_answered)
 		FAIL_TEST("%u pings in %.1f s", guest.answers, (double)(now() - since) / 1e9);
 }
 
-/* Code of a file with a build id is mapped now. */
-static void tell_mapping(void)
+/* Reports a code mapping with a build id. */
+static void report_mapping(void)
 {
 	struct {
 		struct agent_events events;
@@ -683,9 +679,8 @@ static void want_symbols(const struct sideband_mmap *mapping)
 	CHECK_EQUAL(agent_request_symbols(guest.agent, &image), 0);
 }
 
-/* No answer says what time it is in the guest, so that nothing has a place in the host's time:
- * names need none. */
-TEST(agent_time, symbols_are_asked_for_before_the_time_is_known)
+/* Without a clock exchange no time can be converted, but symbols can be requested. */
+TEST(agent_time, symbols_are_requested_before_the_time_is_known)
 {
 	struct agent_statistics statistics;
 	struct agent_mappings taken;
@@ -695,10 +690,10 @@ TEST(agent_time, symbols_are_asked_for_before_the_time_is_known)
 	srand(25);
 	REQUIRE(begin(0));
 	guest.slow = 100000;
-	for (uint64_t last = now() + 20000 * MS; !guest.asked && now() < last;) {
+	for (uint64_t last = now() + 20000 * MS; !guest.requests && now() < last;) {
 		listen_to_host();
 		if (guest.open && !mappings++)
-			tell_mapping();
+			report_mapping();
 		taken = agent_pop_mappings(guest.agent);
 		while ((mapping = agent_mappings_pop(&taken))) {
 			want_symbols(mapping);
@@ -706,8 +701,8 @@ TEST(agent_time, symbols_are_asked_for_before_the_time_is_known)
 		}
 		read_ring();
 	}
-	CHECK_EQUAL(guest.asked, 1);
-	CHECK_EQUAL(guest.placed, 0);
+	CHECK_EQUAL(guest.requests, 1);
+	CHECK_EQUAL(guest.converted, 0);
 	end(&statistics);
 	CHECK_EQUAL(statistics.clock_error, 0);
 }
