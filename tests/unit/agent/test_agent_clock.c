@@ -66,7 +66,7 @@ TEST(agent_clock, contradiction_is_a_jump)
 	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 580 * MS), AGENT_CLOCK_ACCEPTED);
 }
 
-/* What samples wait for, also of a source that has not told of its errors yet. */
+/* How long samples wait, also for a source whose errors are unknown so far. */
 TEST(agent_clock, errors_are_what_the_resolver_can_wait_for)
 {
 	CHECK(AGENT_CLOCK_ERROR_MAX <= RESOLVER_REACH);

@@ -91,7 +91,7 @@ static void take_records(struct fixture *fixture)
 	ring_read_done(fixture->ring);
 }
 
-/* Until the agent has told of all before TIME, 20 s at most. */
+/* Waits until the agent has reported everything before TIME, at most 20 s. */
 static bool wait_until_known(struct fixture *fixture, uint64_t time)
 {
 	for (int i = 0; i < 2000 && fixture->known < time; i++) {
@@ -360,7 +360,7 @@ TEST(agent_jit, a_map_is_sent_again_after_a_loss)
 	kill(fixture.process, SIGCONT);
 	for (uint64_t end = agent_fixture_now() + 60 * SECOND;
 	     !loses(&fixture) && agent_fixture_now() < end;) {
-		fill_rings(1); /* its kernel tells of a loss before the next event */
+		fill_rings(1); /* the kernel reports a loss before the next event */
 		take_records(&fixture);
 		usleep(10000);
 	}
@@ -370,7 +370,7 @@ TEST(agent_jit, a_map_is_sent_again_after_a_loss)
 	tear_down(&fixture);
 }
 
-/* Somebody else's file, and one that a process of the same number left behind. */
+/* Another user's file, and a file of an earlier process with the same pid. */
 TEST(agent_jit, only_the_processes_own_map_is_taken)
 {
 	struct fixture fixture;
@@ -450,7 +450,7 @@ TEST(agent_jit, no_file_system_is_held_while_nobody_asks)
 	tear_down_process(&fixture);
 }
 
-/* What is there instead may not be read: nothing more will be told of it. */
+/* The new file may not be read: nothing more is reported of it. */
 TEST(agent_jit, a_process_with_a_deleted_map_is_followed_until_its_exit)
 {
 	struct fixture fixture;

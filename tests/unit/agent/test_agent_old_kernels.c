@@ -123,7 +123,7 @@ static void *supervise(void *argument)
 
 /* --- the agent on it ----------------------------------------------------------- */
 
-/* It tells its listener's number, and waits until that was taken. */
+/* Reports the descriptor of its seccomp listener, and waits until that was read. */
 static void run_agent(int fd, int channel)
 {
 	int listener = install_filter();

@@ -31,7 +31,7 @@
 /* Else there is no snapshot. */
 #define PROCESSES_TOLD (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR)
 #define WAIT_MS        20000
-#define PROGRAMS_MAX   4000 /* that are loaded until the agent has told of one */
+#define PROGRAMS_MAX   4000 /* loaded until the agent has reported one */
 
 /* The agent on one end of a socket, of which the test keeps the other beside the host's side. */
 struct fixture {
@@ -221,7 +221,7 @@ static int most_resident_kib(pid_t process)
 	return kib;
 }
 
-/* One behind the other; the latest. */
+/* One after the other; the latest. */
 static uint32_t run_programs(unsigned int count)
 {
 	pid_t child = 0;
@@ -435,7 +435,7 @@ static bool is_its_program(const struct sideband *record, void *context)
 	return true;
 }
 
-/* What it maps is told by the file that it has, whatever has that path for everybody else. */
+/* A mapping is reported with its own file, not with the file that has its path elsewhere. */
 static void check_its_program(struct fixture *fixture, struct elsewhere *elsewhere)
 {
 	uint8_t build_id[ELF_BUILD_ID_MAX];

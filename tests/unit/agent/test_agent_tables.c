@@ -142,7 +142,7 @@ TEST(agent_tables, the_kernel_s_comes_first)
 	CHECK_EQUAL(table->size, 6);
 	CHECK_EQUAL(table->build_id_size, 0);
 	agent_image_table_free(table);
-	/* While an image is asked for: behind that one, and none is lost. */
+	/* While an image is requested: queued after it, and none is lost. */
 	REQUIRE(agent_tables_next(tables, 2) != NULL);
 	CHECK_EQUAL(agent_tables_request_kernel(tables, 0), 0);
 	agent_tables_session_ended(tables);

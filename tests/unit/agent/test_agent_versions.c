@@ -37,7 +37,7 @@ enum {
 #define SNAPSHOT    0xffffffffu
 #define UNKNOWN     40         /* a type that no version has */
 #define NEW_FEATURE (1u << 30) /* nor this */
-#define MORE        24u        /* bytes that a newer side has behind what is known */
+#define MORE        24u        /* bytes that a newer side adds after the known fields */
 #define PID         4242u
 
 enum age { OLDER, NEWER };
@@ -138,7 +138,7 @@ struct scripted_host {
 	struct input input;
 	pid_t agent;
 	enum age age;
-	bool whole;         /* the snapshot is told */
+	bool whole;         /* the snapshot was reported */
 	unsigned int pongs; /* answers to pings */
 	bool told_of_us;
 	int32_t table_error; /* that it answered with */
@@ -181,7 +181,7 @@ static void send_ping(uint64_t time)
 	send_message(host.input.fd, &message, host.age);
 }
 
-/* Of a kind that nobody knows. */
+/* A message of an unknown type. */
 static void ask(void)
 {
 	struct bytes message;
@@ -363,7 +363,7 @@ static void tell_round(void)
 	send_message(guest.input.fd, &round, guest.age);
 }
 
-/* An older agent does not tell when it has read the ping. */
+/* An older agent does not report when it read the ping. */
 static void answer_ping(const struct bytes *ping)
 {
 	struct bytes pong;
@@ -396,7 +396,7 @@ static void answer_host(const struct agent_fixture *fixture)
 	}
 }
 
-/* How often the ring tells of the process. */
+/* Number of records of the process in the ring. */
 static unsigned int count_told(struct ring *ring)
 {
 	const struct ring_record *record;

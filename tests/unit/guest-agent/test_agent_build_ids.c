@@ -18,7 +18,7 @@
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
 
-#define RING_SIZE 4096u /* bytes of data, behind a page */
+#define RING_SIZE 4096u /* bytes of data, after a page */
 /* Where others ask this machine's kernel for build ids for a moment. */
 #define TRIES 50
 

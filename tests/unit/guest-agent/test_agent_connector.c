@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes as the guest's process connector tells of them: who is looked at, and who was missed.
+/* Processes reported by the guest's process connector: which are scanned, and which were missed.
  */
 #include "guest-agent/connector.c"
 
 #include "tests/unit/shim/test.h"
 
-#define LATE UINT64_MAX /* ms: whoever waits is due */
+#define LATE UINT64_MAX /* ms: every waiting process is due */
 
 static void happen(struct connector *connector, unsigned int what, pid_t pid)
 {
@@ -47,7 +47,7 @@ TEST(agent_connector, an_exit_before_the_scan_counts_once)
 	happen(&connector, PROC_EVENT_EXEC, 7);
 	happen(&connector, PROC_EVENT_EXIT, 7);
 	CHECK_EQUAL(connector.missed, 1);
-	/* Its end was not told. */
+	/* Its exit was not reported. */
 	happen(&connector, PROC_EVENT_FORK, 7);
 	happen(&connector, PROC_EVENT_FORK, 7);
 	CHECK_EQUAL(connector.missed, 2);

@@ -98,7 +98,7 @@ TEST(agent_pace, tables_respect_the_rate_limit)
 	tear_down();
 }
 
-/* One question behind the other: an answer that is short makes none faster. */
+/* One request after the other: a short answer makes none faster. */
 TEST(agent_pace, errors_come_no_faster_than_tables)
 {
 	unsigned int answers = 0;

@@ -87,12 +87,12 @@ TEST(guest_agent, reports_earlier_processes_and_events_with_their_times)
 struct brief {
 	pid_t pid;
 	uint64_t before; /* it runs the program */
-	uint64_t begun;  /* when it was told to begin anew for the last time; 0: not */
-	uint64_t mapped; /* when it was told to have its program mapped, */
+	uint64_t begun;  /* time of its latest reported execve; 0: none */
+	uint64_t mapped; /* time of the reported mapping of its program, */
 	uint8_t build_id_size;
-	unsigned int mappings; /* that were told behind that */
+	unsigned int mappings; /* reported after that */
 	bool program_first, named;
-	bool old; /* what it was forked from is told to be mapped in it */
+	bool old; /* its parent's mappings are reported for it */
 };
 
 static bool follows_brief(const struct sideband *record, void *context)
@@ -213,7 +213,7 @@ static void overflow_rings(int file)
 struct gap {
 	struct wanted mapping;
 	uint64_t lost; /* time of the first word of it */
-	bool anew;     /* this process is told of from its begin */
+	bool anew;     /* this process is reported from its start */
 };
 
 static bool fills_gap(const struct sideband *record, void *context)
@@ -259,12 +259,12 @@ TEST(guest_agent, reports_lost_state_again)
 	munmap(reserved, RESERVED);
 	close(file);
 	agent_fixture_tear_down(&fixture, &statistics);
-	/* After a silence of 5 s it is a new session that tells. */
+	/* After 5 s of silence a new session reports. */
 	CHECK(gap.anew || statistics.sessions > 1);
 	CHECK_EQUAL(statistics.refused, 0);
 }
 
-/* What the snapshot tells of two processes that have a file at PATH mapped. */
+/* What the snapshot reports for two processes that have the file PATH mapped. */
 struct told_processes {
 	const char *path;
 	struct told_process {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Symbols of programs and of the kernel, as a guest's agent tells them. */
+/* Symbols of programs and of the kernel that the guest agent sends. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -134,7 +134,7 @@ static bool ends_by_itself(pid_t process)
 	return false;
 }
 
-/* As a vsock that was reset, a pipe without a reader says POLLERR without POLLIN. */
+/* Like a reset vsock, a pipe without a reader has POLLERR without POLLIN. */
 TEST(guest_agent, lets_go_of_a_connection_that_has_an_error_alone)
 {
 	struct pollfd error;
@@ -175,7 +175,7 @@ struct hello {
 	struct agent_hello hello;
 };
 
-/* What the host says next, within 5 s; else NULL. */
+/* The host's next message within 5 s, or NULL. */
 static const struct agent_message *listen_to_host(int fd, struct agent_stream *stream)
 {
 	struct pollfd input = { .fd = fd, .events = POLLIN };
@@ -482,20 +482,20 @@ TEST(guest_agent, hostile_host_does_not_stop_the_agent)
 	}
 	REQUIRE(hello != NULL);
 	CHECK_EQUAL(hello->session, 77);
-	/* It still listens to its signals with nobody reading what it says. */
+	/* It handles signals even if its output is not read. */
 	kill(process, SIGTERM);
 	CHECK_EQUAL(waitpid(process, &status, 0), process);
 	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
 	close(fds[0]);
 }
 
-static bool has_told_tasks(const struct agent_statistics *statistics)
+static bool has_handled_tasks(const struct agent_statistics *statistics)
 {
 	return statistics->refused || statistics->tasks_error;
 }
 
-/* To look for them takes time: nobody else decides how often. */
-TEST(guest_agent, tasks_that_nobody_asked_for_are_refused)
+/* The search takes time, so only one answer per request counts. */
+TEST(guest_agent, unrequested_tasks_are_refused)
 {
 	struct {
 		struct agent_message header;
@@ -508,7 +508,7 @@ TEST(guest_agent, tasks_that_nobody_asked_for_are_refused)
 	REQUIRE(agent_fixture_set_up(&fixture, TEST_ITSELF));
 	say_hello(fixture.guest);
 	say(fixture.guest, &told, sizeof(told));
-	CHECK(agent_fixture_wait(&fixture, has_told_tasks));
+	CHECK(agent_fixture_wait(&fixture, has_handled_tasks));
 	agent_fixture_tear_down(&fixture, &statistics);
 	CHECK_EQUAL(statistics.refused, 1);
 	CHECK_EQUAL(statistics.tasks_error, 0);

@@ -53,7 +53,7 @@ static bool open_file(struct file *file, const char *path)
 	return file->fd >= 0;
 }
 
-/* A library that gcc makes of CODE; false where it can not. To be removed. */
+/* Builds a library from CODE with gcc, for the caller to remove. False on failure. */
 static bool make_library(struct file *file, const char *options)
 {
 	char path[] = "/tmp/kvmscope-stubs-XXXXXX";
@@ -97,7 +97,7 @@ static const Elf64_Sym *find_name(const struct elf_stubs *stubs, const char *nam
 	return NULL;
 }
 
-/* Lines "ADDRESS NAME@plt", by address: what objdump says of a file. */
+/* objdump's output for a file: lines "ADDRESS NAME@plt", by address. */
 static char *told_by_objdump(const struct file *file)
 {
 	return command_output(
@@ -416,7 +416,7 @@ static uint64_t offset_of_first(const char *path)
 	return symbol.start;
 }
 
-/* As a guest's agent and introspection tell it. To be freed. */
+/* As the guest agent and introspection report it, for the caller to free. */
 static struct bytes table_of(struct file *file)
 {
 	const struct elf_source source = { .read = read_file, .context = file };
@@ -444,7 +444,7 @@ static void write_names(char *path, struct bytes table, const uint8_t *build_id)
 	free(names.data);
 }
 
-/* NULL: it can not be made. */
+/* NULL: it cannot be built. */
 static struct symbols *named_by(struct bytes table)
 {
 	static const uint8_t build_id[ELF_BUILD_ID_MAX] = { 1 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where ELF files have their symbols: of this machine's libraries both ways tell the same. */
+/* Symbol tables of ELF files: both ways find the same ones in this machine's libraries. */
 #include "shared/elf_tables.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ static int read_file(void *context, uint64_t offset, void *to, size_t size)
 	return pread(file->fd, to, size, (off_t)offset) == (ssize_t)size ? 0 : -EFAULT;
 }
 
-/* Is it one that is stripped down to .dynsym? Then both ways must tell the same. */
+/* If a file has .dynsym only, both ways must find the same table. */
 static bool compare(const char *name)
 {
 	struct elf_tables by_sections, by_dynamic;
@@ -67,7 +67,7 @@ TEST(elf_tables, of_libraries_are_the_same_by_sections_and_by_the_dynamic_sectio
 	CHECK(compare("libc.so.6"));
 }
 
-/* Its sections are told of at its end. */
+/* The section headers are at its end. */
 TEST(elf_tables, of_a_file_that_is_there_in_part_are_those_of_the_dynamic_section)
 {
 	struct elf_tables tables;

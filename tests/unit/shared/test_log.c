@@ -58,7 +58,7 @@ TEST(log, a_line_that_is_too_long_is_cut)
 	CHECK(strstr(log.text, "warning: \n<4>  \n<4>  "));
 }
 
-/* All that was sent to the terminal, which nobody writes to any more: it comes in parts. */
+/* Everything that was sent to the terminal, whose other end is closed; it arrives in parts. */
 static void read_terminal(int user, char text[256])
 {
 	size_t length = 0;

@@ -26,7 +26,7 @@ static struct ring *attach(struct ring *ring)
 	return reader;
 }
 
-/* Counts what comes; OVERRUN records are told by the reader's statistics too. */
+/* Counts records; OVERRUN records must agree with the reader's statistics. */
 static uint64_t tally_all(struct ring *reader, struct tally *tally)
 {
 	const struct ring_record *record;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A snapshot is whole, says what went before it, and disturbs nobody. */
+/* A snapshot is complete, counts the records before it, and disturbs neither writer nor readers. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

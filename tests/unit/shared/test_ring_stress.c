@@ -259,7 +259,7 @@ static void run_threads(struct reading *readings)
 	sigaction(SIGUSR1, &before, NULL);
 }
 
-/* Of losses for which there was no room, a flush tells once there is. */
+/* A flush reports losses as soon as there is room for them. */
 static void read_the_rest(struct reading *readings)
 {
 	for (int round = 0; round < 2; round++) {
