@@ -2,7 +2,7 @@
 /*
  * Which thread may call a function, written as code. A structure that belongs to one thread has a
  * `struct thread_check`; each function that needs that thread begins with
- *THREAD_CHECK(&it->thread). All zeroes is a check that no thread has used: the first use binds it.
+ * THREAD_CHECK(&it->thread). All zeroes is a check that no thread has used: the first use binds it.
  *
  *	thread_check_release()	before another thread takes over, e.g. after pthread_join()
  *

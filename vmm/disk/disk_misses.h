@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A list of builds that a VM's disks do not have, or have without more symbols. It is stored next
- *to the symbols that were found, so that a repeated search reads the disks for each build once a
- *day only, or after the VM's disks have changed.
+ * to the symbols that were found, so that a repeated search reads the disks for each build once a
+ * day only, or after the VM's disks have changed.
  *
- *	DIRECTORY/not-on-disks:	"since SECONDS-SINCE-1970 DISKS\n", then one build id in hex per
- *line
+ *	DIRECTORY/not-on-disks:	"since SECONDS-SINCE-1970 DISKS\n", then one
+ *				build id in hex per line
  *
  * One thread. If two processes write at the same time, the later file is kept.
  */

@@ -67,7 +67,7 @@ void image_symbols_add(struct image_symbols *symbols, struct span table, struct 
  * for example from guest memory. */
 void image_symbols_replace(struct image_symbols *symbols, struct span table, struct span build_id);
 
-/* Removes what this session added of that build, if anything. */
+/* Removes the files that this session added for that build, if any. */
 void image_symbols_remove(struct image_symbols *symbols, struct span build_id);
 
 /* Frees memory; the cache keeps its files. */

@@ -101,7 +101,7 @@ static int parse(struct symbol_list *list, const char *path, char *text)
 	return 0;
 }
 
-/* PATH may be a FIFO, as for --kallsyms <(ssh guest cat /proc/kallsyms). */
+/* PATH may be a FIFO, as in --kallsyms <(ssh guest cat /proc/kallsyms). */
 static int read_path(const char *path, char **text, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), error;
