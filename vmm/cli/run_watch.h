@@ -2,7 +2,7 @@
 /*
  * The watches of a run: --watch, and those that are added and removed while the guest runs.
  * Connects the guest's debug registers, the sampler that records the hits, and the kernel's
- *symbols.
+ * symbols.
  *
  *	run_watch_kernel, _modules, _no_kernel, _turn        the collector's thread
  *	run_watch_add, _remove, _describe, _ran              any thread between join and destroy
