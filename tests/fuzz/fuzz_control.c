@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "vmm/control/control_protocol.h"
-#include "vmm/control/peer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

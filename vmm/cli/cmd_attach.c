@@ -17,7 +17,6 @@
 #include "vmm/attach/qemu_command_line.h"
 #include "vmm/attach/rights.h"
 #include "vmm/cli/attach_options.h"
-#include "vmm/cli/attach_summary.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/recording_disks.h"
@@ -148,7 +147,7 @@ static int wait_for_end(struct attachment *self)
 	return state < 0 ? state : 0;
 }
 
-static bool wants_disk_names(const struct attachment *self)
+static bool searches_disks(const struct attachment *self)
 {
 	const struct record_options *record = &self->options.record;
 
@@ -160,7 +159,7 @@ static void find_disks(struct attachment *self)
 {
 	struct disk_file places[OPEN_DISKS_MAX];
 
-	if (!wants_disk_names(self))
+	if (!searches_disks(self))
 		return;
 	open_disks_find(&self->disks, attach_process(self->attach)->directory);
 	recording_disks_describe(&self->disks, places);
@@ -185,7 +184,7 @@ static void search_disks(const struct attachment *self, unsigned int files)
 
 	for (size_t i = 0; i < self->disks.count; i++)
 		disks[i] = self->disks.paths[i];
-	if (wants_disk_names(self) && (!signal || signal == SIGINT))
+	if (searches_disks(self) && (!signal || signal == SIGINT))
 		recording_disks_search(&recording);
 }
 

@@ -110,7 +110,7 @@ static const struct option_row rows[] = {
 	{ 0 },
 };
 
-static bool wants_color(const struct arguments *arguments)
+static bool uses_color(const struct arguments *arguments)
 {
 	return arguments->color == COLOR_AUTO ? screen_has_color()
 					      : arguments->color == COLOR_ALWAYS;
@@ -131,7 +131,7 @@ static int print_all(const struct arguments *arguments, struct report *const *re
 {
 	if (arguments->json)
 		return report_print_json(reports, count, stdout);
-	return report_print_text(reports, count, stdout, wants_color(arguments));
+	return report_print_text(reports, count, stdout, uses_color(arguments));
 }
 
 static int print(const struct arguments *arguments, const struct profile *profile)

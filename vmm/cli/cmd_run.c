@@ -45,7 +45,7 @@ struct run {
 	uint64_t started, ended;   /* ms of CLOCK_MONOTONIC */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
-	bool in_a_hurry; /* ended by SIGTERM, SIGHUP or --timeout: nobody waits for the disks */
+	bool skips_disks; /* ended by SIGTERM, SIGHUP or --timeout: the disks are not searched */
 	struct vcpu_statistic interpreted;   /* of the first vCPU, closed after the warning */
 	uint64_t interpreted_before, polled; /* its value at the last poll, in ms of CPU time */
 };
@@ -192,7 +192,7 @@ static void handle_signal(struct run *run)
 		return;
 	}
 	atomic_store(&ended_by_user, true);
-	run->in_a_hurry |= signal != SIGINT;
+	run->skips_disks |= signal != SIGINT;
 	if (signal != SIGINT || run->power_button_pressed || !machine_power_button(run->machine)) {
 		machine_stop(run->machine);
 		return;
@@ -207,7 +207,7 @@ static void check_time(struct run *run)
 		machine_stop(run->machine);
 	} else if (!record_time_left(run->started, run->options.timeout)) {
 		run->timed_out = true;
-		run->in_a_hurry = true;
+		run->skips_disks = true;
 		machine_stop(run->machine);
 	}
 }
@@ -407,7 +407,7 @@ static void search_disks(const struct run *run, unsigned int files)
 
 	for (size_t i = 0; i < options->disk_count; i++)
 		disks[i] = options->disks[i].path;
-	if (record_options_search_disks(&options->record) && !options->flight && !run->in_a_hurry)
+	if (record_options_search_disks(&options->record) && !options->flight && !run->skips_disks)
 		recording_disks_search(&recording);
 }
 

@@ -213,7 +213,7 @@ static void update_file_name(json_t *answer)
 		json_object_set_new(answer, "file", json_string(found));
 }
 
-/* -EAGAIN: not yet. A flight recorder writes all samples it has taken; a recording has only those
+/* -EAGAIN: not yet. A flight recorder writes all samples that it has; a recording has only those
  * that were flushed. */
 static int has_samples(int daemon, const char *domain)
 {

@@ -2,6 +2,7 @@
 #include "vmm/cli/record_progress.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/session/profile_session.h"
 
 int record_signals(const int *signals)
 {
@@ -73,4 +75,110 @@ void record_summarize_kernel(const struct collector_statistics *statistics)
 		log_info(
 			"the guest's kernel was not found in its memory: its functions have no symbols; "
 			"give --kallsyms or --vmlinux");
+}
+
+/* kvmscope attach. */
+
+/* us */
+static double mean_stop(const struct attach_stops *stops)
+{
+	return stops->count ? (double)stops->total / (double)stops->count / 1e3 : 0;
+}
+
+static void log_stops(const struct attach_stops *stops)
+{
+	log_info(
+		"vCPUs were stopped %llu times, for %.1f us on average and %.1f us at most; %llu stops exceeded the "
+		"%llu us of --stop-limit, and %llu of those were abandoned without a sample; %llu times a vCPU slept "
+		"and was not stopped",
+		(unsigned long long)stops->count, mean_stop(stops), (double)stops->longest / 1e3,
+		(unsigned long long)stops->over, (unsigned long long)stops->limit / 1000,
+		(unsigned long long)stops->abandoned, (unsigned long long)stops->asleep);
+}
+
+void attach_summary_log(const struct collector_statistics *statistics,
+			const struct attach_statistics *counts, double seconds, const char *output)
+{
+	if (counts->ended)
+		log_info("the VM has ended");
+	log_info(
+		"%llu samples of the guest and %llu outside of it in %.1f s, %llu lost; %.1f MiB in %s",
+		(unsigned long long)(statistics->samples - statistics->host),
+		(unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
+		(double)statistics->bytes / 1048576, output);
+	if (counts->stops.limit)
+		log_stops(&counts->stops);
+	else
+		record_summarize_cost(statistics, "the interrupt");
+	if (!statistics->samples && !statistics->lost)
+		log_info("there are no samples: %s",
+			 seconds > 0 ? "the VM used no CPU time"
+				     : "it was ended while the guest's kernel was searched");
+	else
+		record_summarize_kernel(statistics);
+}
+
+void attach_summary_log_agent(const struct agent_statistics *agent)
+{
+	if (agent->sessions)
+		agent_report(agent);
+	else if (agent->unconnected == -EBUSY)
+		log_warning(
+			"another program is connected to the channel of the guest agent: user-space images have "
+			"no symbols");
+	else if (agent->unconnected)
+		log_warning("the channel of the guest agent cannot be connected to: %s",
+			    strerror(-agent->unconnected));
+	else
+		log_info(
+			"no guest agent answered: is kvmscope-agent installed in the guest, and running?");
+}
+
+static json_t *stops_of(const struct attach_stops *stops)
+{
+	return json_pack("{s:I,s:f,s:f,s:f,s:I,s:I,s:I}", "count", (json_int_t)stops->count,
+			 "mean_us", mean_stop(stops), "max_us", (double)stops->longest / 1e3,
+			 "limit_us", (double)stops->limit / 1e3, "over_limit",
+			 (json_int_t)stops->over, "abandoned", (json_int_t)stops->abandoned,
+			 "asleep", (json_int_t)stops->asleep);
+}
+
+static json_t *agent_of(const struct agent_statistics *agent)
+{
+	return json_pack("{s:s,s:I,s:I,s:I,s:f}", "state", session_agent_word(agent), "sessions",
+			 (json_int_t)agent->sessions, "records", (json_int_t)agent->records, "lost",
+			 (json_int_t)agent->lost, "clock_error_us",
+			 (double)agent->clock_error / 1e3);
+}
+
+/* What a sample cost the guest, or the host, besides the interrupt. */
+static json_t *cost_of(const struct collector_statistics *statistics)
+{
+	return json_pack("{s:f,s:f}", "mean_us",
+			 (double)statistics->cost / (double)statistics->samples / 1e3, "percent",
+			 100.0 * (double)statistics->cost / (double)statistics->weight);
+}
+
+void attach_summary_print(const struct collector_statistics *statistics,
+			  const struct attach_statistics *counts,
+			  const struct agent_statistics *agent, const char *backend, double seconds)
+{
+	json_t *summary =
+		json_pack("{s:s,s:f,s:I,s:I,s:I,s:I,s:b}", "backend", backend, "seconds", seconds,
+			  "guest_samples", (json_int_t)(statistics->samples - statistics->host),
+			  "host_samples", (json_int_t)statistics->host, "written",
+			  (json_int_t)statistics->readable, "lost", (json_int_t)statistics->lost,
+			  "vm_ended", counts->ended);
+
+	/* The guest chose these bytes: left out if they are not UTF-8. */
+	json_object_set_new(summary, "kernel", json_string(statistics->release));
+	if (agent)
+		json_object_set_new(summary, "agent", agent_of(agent));
+	if (statistics->samples && statistics->weight)
+		json_object_set_new(summary, "cost", cost_of(statistics));
+	if (counts->stops.limit)
+		json_object_set_new(summary, "stops", stops_of(&counts->stops));
+	json_dumpf(summary, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+	putchar('\n');
+	json_decref(summary);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kvmscope run and kvmscope attach have in common while they record, and at the end. Main
- * thread. */
+/* Signals, progress and the final summary of kvmscope run and kvmscope attach. Main thread. */
 #ifndef KVMSCOPE_CLI_RECORD_PROGRESS_H
 #define KVMSCOPE_CLI_RECORD_PROGRESS_H
 
 #include <stdint.h>
 
+#include "vmm/agent/agent_client.h"
+#include "vmm/attach/attachment.h"
 #include "vmm/record/collector.h"
 
 /*
@@ -28,5 +29,21 @@ void record_progress(uint64_t started, const struct collector_statistics *statis
 /* Logs what sampling cost the guest besides BESIDES, and hints for a kernel that was not found. */
 void record_summarize_cost(const struct collector_statistics *statistics, const char *besides);
 void record_summarize_kernel(const struct collector_statistics *statistics);
+
+/* The summary of kvmscope attach. */
+
+/* Logs the summary of SECONDS of sampling (0: it had not started); OUTPUT is the recording. */
+void attach_summary_log(const struct collector_statistics *statistics,
+			const struct attach_statistics *counts, double seconds, const char *output);
+
+/* Logs how well the guest agent worked. */
+void attach_summary_log_agent(const struct agent_statistics *agent);
+
+/* Prints the summary as one JSON object to standard output. BACKEND is a backend's name, AGENT is
+ * NULL if there is no channel for one. */
+void attach_summary_print(const struct collector_statistics *statistics,
+			  const struct attach_statistics *counts,
+			  const struct agent_statistics *agent, const char *backend,
+			  double seconds);
 
 #endif

@@ -21,9 +21,9 @@ struct recording_disks {
 	const char *whose;        /* begins each log message; NULL */
 	const char *const *disks; /* paths */
 	size_t count;             /* of the disks */
-	struct sandbox_broker
-		*broker; /* opens the disks, if we no longer have the right to; NULL */
-	int signal_fd;   /* readable: the search ends at once; -1 */
+	/* Opens the disks, if we no longer have the right to; NULL. */
+	struct sandbox_broker *broker;
+	int signal_fd; /* readable: the search ends at once; -1 */
 };
 
 /* Searches the disks for some seconds for what the recording lacks, and logs the result. A

@@ -324,7 +324,7 @@ static int do_bp_add(void *context, json_t *arguments, json_t *result)
 	return 0;
 }
 
-/* What selects a watch. */
+/* How the user selected a watch. */
 struct selection {
 	const char *name; /* of its event; NULL: by SPEC */
 	struct watch_spec spec;

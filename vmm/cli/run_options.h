@@ -25,7 +25,7 @@ enum run_agent_source { RUN_AGENT_NONE, RUN_AGENT_INITRD, RUN_AGENT_GUEST };
 /* How the guest's performance counters are provided: see run_pmu.h. */
 enum run_pmu { RUN_PMU_AUTO, RUN_PMU_KERNEL, RUN_PMU_EMULATED, RUN_PMU_OFF };
 
-/* How samples are taken: see run_bpf.h. */
+/* How the guest is sampled: see run_bpf.h. */
 enum run_sampler { RUN_SAMPLER_AUTO, RUN_SAMPLER_KICK, RUN_SAMPLER_BPF };
 
 enum run_clock { RUN_CLOCK_CPU, RUN_CLOCK_WALL };

@@ -320,8 +320,8 @@ static void source_publish(void *context, const struct guest_kernel *kernel)
 		sampler_discard_registers(profile->sampler);
 }
 
-/* Samples of kicks and watches are taken on the vCPU threads, BPF's on the attachment's. This does
- * not wait for a vCPU that the guest has not started: it takes no samples. */
+/* Kicks and watches are sampled on the vCPU threads, BPF on the attachment's. This does not wait
+ * for a vCPU that the guest has not started: it has no samples. */
 static void source_settle(void *context)
 {
 	struct run_profile *profile = context;

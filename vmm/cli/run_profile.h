@@ -48,7 +48,7 @@ struct run_watch *run_profile_watch(struct run_profile *profile);
 /* The counts now, or the final ones. Any thread after run_profile_start(). */
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);
 
-/* True if samples are taken by BPF, not by kicks. */
+/* True if the guest is sampled by BPF, not by kicks. */
 bool run_profile_by_bpf(const struct run_profile *profile);
 
 /*

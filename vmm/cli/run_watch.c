@@ -222,7 +222,7 @@ int run_watch_add(struct run_watch *watch, const struct watch_spec *spec)
 	return number;
 }
 
-static bool is_there(const struct run_watch *watch, unsigned int number)
+static bool exists(const struct run_watch *watch, unsigned int number)
 {
 	return number < perf_data_watches_count(&watch->events) && !watch->list[number].removed;
 }
@@ -232,7 +232,7 @@ int run_watch_remove(struct run_watch *watch, unsigned int number)
 	int error = 0;
 
 	pthread_mutex_lock(&watch->lock);
-	if (is_there(watch, number)) {
+	if (exists(watch, number)) {
 		remove_locked(watch, number);
 		kick_all(watch);
 	} else {

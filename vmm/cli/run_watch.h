@@ -48,7 +48,7 @@ void run_watch_modules(struct run_watch *watch, const struct guest_module *list,
 /* The kernel no longer runs: disarms all symbols until the next run_watch_kernel(). */
 void run_watch_no_kernel(struct run_watch *watch);
 
-/* Repeatedly: a starting kernel allocates per-CPU memory some time after it is found. */
+/* Call it repeatedly: a starting kernel allocates per-CPU memory some time after it is found. */
 void run_watch_turn(struct run_watch *watch);
 
 /* The guest has ended: nothing can be added, and the kernel is no longer read. */

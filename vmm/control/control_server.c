@@ -13,9 +13,9 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 #include "shared/thread_start.h"
 #include "vmm/control/control_protocol.h"
-#include "vmm/control/peer.h"
 
 /* ms without accepting clients after there was no descriptor or memory for one. */
 #define REST_MS 100
@@ -36,6 +36,7 @@ struct control {
 	bool resting; /* for REST_MS */
 	int listener;
 	int stop_fd;
+	struct thread_check owner; /* of the thread */
 	pthread_t thread;
 	bool started;
 };
@@ -148,6 +149,7 @@ static void serve(struct control *control, size_t index, short events)
 	bool stays = true;
 	size_t size;
 
+	THREAD_CHECK(&control->owner);
 	if (events & POLLOUT)
 		stays = control_peer_send(peer);
 	else if (events & (POLLIN | POLLHUP | POLLERR) && !control_peer_line(peer, &size))
@@ -182,6 +184,7 @@ static void accept_client(struct control *control)
 	struct control_peer *peer;
 	size_t slot;
 
+	THREAD_CHECK(&control->owner);
 	if (fd < 0) {
 		control->resting = errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
 		return;
@@ -216,6 +219,7 @@ static void wait_for_events(struct control *control, struct pollfd *events)
 {
 	int timeout = has_work(control) ? 0 : control->resting ? REST_MS : -1;
 
+	THREAD_CHECK(&control->owner);
 	events[0] = (struct pollfd){ .fd = control->stop_fd, .events = POLLIN };
 	events[1] = (struct pollfd){ .fd = control->resting ? -1 : control->listener,
 				     .events = POLLIN };

@@ -34,13 +34,17 @@ static void set_text(json_t *object, const char *name, const char *text)
 /* The printable name is also accepted in commands. */
 static void describe(struct domain_profile *domain, json_t *to)
 {
+	static const char *const states[] = { [DOMAIN_ATTACHING] = "attaching",
+					      [DOMAIN_SAMPLING] = "sampling",
+					      [DOMAIN_WAITING] = "waiting",
+					      [DOMAIN_ENDED] = "ended" };
 	const struct domain_profile_info *info = domain_profile_info(domain);
 	struct domain_profile_status status;
 
 	domain_profile_status(domain, &status);
-	set_text(to, "domain", domain_profile_info(domain)->shown);
+	set_text(to, "domain", info->shown);
 	set_count(to, "pid", (uint64_t)info->pid);
-	set_text(to, "state", domain_profile_state_name(status.state));
+	set_text(to, "state", states[status.state]);
 	set_text(to, "message", status.message);
 	set_text(to, "backend", status.backend ? status.backend : "");
 	set_count(to, "vcpus", status.vcpus);

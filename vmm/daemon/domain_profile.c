@@ -14,6 +14,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 #include "shared/thread_start.h"
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/domain_name.h"
@@ -47,6 +48,7 @@ struct domain_profile {
 	atomic_bool stop, ended, leaving;
 
 	/* Used by the thread only. */
+	struct thread_check owner;
 	struct attach *attach;
 	struct recording *recording;
 	struct metrics_domain *counted;
@@ -65,13 +67,6 @@ struct domain_profile {
 const struct domain_profile_info *domain_profile_info(const struct domain_profile *domain)
 {
 	return &domain->info;
-}
-
-const char *domain_profile_state_name(enum domain_profile_state state)
-{
-	static const char *const names[] = { "attaching", "sampling", "waiting", "ended" };
-
-	return names[state];
 }
 
 static void set_state(struct domain_profile *domain, enum domain_profile_state state,
@@ -310,8 +305,10 @@ static int end_session(struct domain_profile *domain, struct session *session, i
 static int run_session(struct domain_profile *domain)
 {
 	struct session *session = NULL;
-	int error = open_session(domain, &session);
+	int error;
 
+	THREAD_CHECK(&domain->owner);
+	error = open_session(domain, &session);
 	if (!error) {
 		show_session(domain, session);
 		error = end_session(domain, session, follow_session(domain, session));
@@ -327,6 +324,7 @@ static void log_failure(struct domain_profile *domain, int error)
 {
 	bool known = domain->failure_logged && !strcmp(domain->message, error_message());
 
+	THREAD_CHECK(&domain->owner);
 	if (++domain->failures <= QUIET_ATTEMPTS || error == -EBUSY)
 		log_debug("domain %s: %s", domain->info.shown, error_message());
 	else if (!known)
@@ -336,8 +334,8 @@ static void log_failure(struct domain_profile *domain, int error)
 	set_state(domain, DOMAIN_WAITING, error_message());
 }
 
-/* Ends early if the domain is stopped or its process ends. */
-static void rest(const struct domain_profile *domain, int milliseconds)
+/* Waits; less if the domain is stopped or its process ends. */
+static void wait_to_retry(const struct domain_profile *domain, int milliseconds)
 {
 	struct pollfd events[] = {
 		{ .fd = domain->stop_fd, .events = POLLIN },
@@ -358,7 +356,7 @@ static void *run(void *context)
 
 		if (error && process_runs(domain))
 			log_failure(domain, error);
-		rest(domain, pause);
+		wait_to_retry(domain, pause);
 		pause = !error ? RETRY_MIN : pause > RETRY_MAX / 2 ? RETRY_MAX : 2 * pause;
 	}
 	set_state(domain, DOMAIN_ENDED, "");

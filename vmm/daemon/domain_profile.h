@@ -29,8 +29,8 @@ struct domain_profile;
 
 struct domain_profile_options {
 	const char *name; /* copied */
-	const char
-		*uri; /* of libvirt, for domains that only its monitors can sample; outlives it */
+	/* libvirt's, for domains that only its monitors can sample; outlives it. */
+	const char *uri;
 	pid_t pid;
 	int pid_fd; /* of that process: consumed, also by a call that fails */
 	struct domain_settings settings;
@@ -56,7 +56,7 @@ bool domain_profile_has_ended(const struct domain_profile *domain);
 /* Stops it and waits. NULL is a no-op. */
 void domain_profile_free(struct domain_profile *domain);
 
-/* What never changes; valid as long as DOMAIN. */
+/* Constant data of a domain; valid as long as DOMAIN. */
 struct domain_profile_info {
 	const char *name;
 	char shown[DOMAIN_FILE_SIZE]; /* domain_name_escape() of it */
@@ -84,9 +84,6 @@ struct domain_profile_status {
 };
 
 void domain_profile_status(struct domain_profile *domain, struct domain_profile_status *status);
-
-/* "attaching", "sampling", "waiting", "ended" */
-const char *domain_profile_state_name(enum domain_profile_state state);
 
 /*
  * The file that is being written, or the latest: readable up to the last quarter of a second. While

@@ -132,10 +132,11 @@ static const struct plain recordings_series[] = {
 	  RECORDINGS(dropped) },
 	{ "kvmscope_recordings_not_pushed_total", "Recordings removed before they were pushed.",
 	  false, RECORDINGS(not_handed_on) },
-	{ "kvmscope_names_bytes", "Size of the symbols of all domains.", true, RECORDINGS(names) },
+	{ "kvmscope_names_bytes", "Size of the symbols of all domains.", true,
+	  RECORDINGS(symbols) },
 	{ "kvmscope_names_removed_total",
 	  "Kernels, programs and libraries whose symbols were removed, as no recording needed them.",
-	  false, RECORDINGS(names_removed) },
+	  false, RECORDINGS(symbols_removed) },
 	{ 0 },
 };
 

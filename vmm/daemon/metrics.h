@@ -4,8 +4,8 @@
  * (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4). The names are in
  * docs/continuous-profiling.md.
  *
- *	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove() ->
- * metrics_stop()
+ *	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove()
+ *			-> metrics_stop()
  *
  * A thread of libmicrohttpd answers a few connections at once, each for a few seconds, and refuses
  * others. Any thread may call all functions; metrics_set() takes no lock.

@@ -14,6 +14,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 #include "shared/thread_start.h"
 #include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
@@ -43,7 +44,8 @@ struct push {
 	int stop_fd; /* eventfd */
 	atomic_bool stop;
 
-	/* The round: what was waiting when it began, the oldest first. */
+	struct thread_check owner; /* of the thread, which alone uses the following */
+	/* The current round: the profiles that were waiting when it began, the oldest first. */
 	struct push_item *items; /* owned; NULL: no round */
 	size_t count, next;
 	bool refusals;        /* in this round */
@@ -126,7 +128,7 @@ static bool may_pass(int error)
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file)
 {
 	const struct profile_options options = { .input = file->path,
-						 .sources.buildid_dir = file->names,
+						 .sources.buildid_dir = file->symbols,
 						 .vcpu = -1 };
 	struct push_item item = { .from = file->from, .until = file->until };
 	struct profile *profile;
@@ -164,6 +166,7 @@ static void convert_next(struct push *push)
 {
 	struct recordings_file file;
 
+	THREAD_CHECK(&push->owner);
 	if (clock_ms(CLOCK_MONOTONIC) < push->spool_again)
 		return;
 	if (!recordings_next(push->recordings, &file))
@@ -239,9 +242,9 @@ static void send_item(struct push *push, const struct push_item *item)
 		return; /* it was dropped for a newer one */
 	outcome = push_request_send(push->request, item, fd, size, push->headers);
 	close(fd);
-	if (atomic_load(&push->stop) && outcome != PUSH_TAKEN)
+	if (atomic_load(&push->stop) && outcome != PUSH_ACCEPTED)
 		return;
-	if (outcome == PUSH_TAKEN)
+	if (outcome == PUSH_ACCEPTED)
 		succeed(push, item, size);
 	else if (outcome == PUSH_REFUSED)
 		handle_refusal(push, item);
@@ -270,6 +273,7 @@ static bool begin_round(struct push *push)
 /* Sends one request, if it is time. */
 static void send_next(struct push *push)
 {
+	THREAD_CHECK(&push->owner);
 	if (!push->items && (clock_ms(CLOCK_MONOTONIC) < push->not_before || !begin_round(push)))
 		return;
 	send_item(push, &push->items[push->next]);

@@ -27,8 +27,8 @@ struct push_options {
 	const char *header_file; /* file with headers, readable by the user only; read for each
 				    round; NULL */
 	const char *ca_file;     /* PEM file of trusted authorities for https; NULL: the system's */
-	const char *
-		spool; /* directory, created with mode 0700 if it is missing; used by one process */
+	/* Directory, created with mode 0700 if it is missing; used by one process. */
+	const char *spool;
 	uint64_t spool_size;   /* bytes that may wait; the oldest are dropped */
 	const char *host;      /* label of all profiles */
 	unsigned int retry_ms; /* before the second attempt, then doubled up to 5 minutes; 0: 1 s */

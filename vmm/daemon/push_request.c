@@ -246,7 +246,7 @@ static enum push_outcome judge(struct push_request *request, CURLcode code)
 	}
 	curl_easy_getinfo(request->curl, CURLINFO_RESPONSE_CODE, &status);
 	if (status / 100 == 2)
-		return PUSH_TAKEN;
+		return PUSH_ACCEPTED;
 	error_set(-EIO, "the store answered %ld: %s", status, request->answer);
 	return status == 400 || status == 413 || status == 415 || status == 422 ? PUSH_REFUSED
 										: PUSH_FAILED;

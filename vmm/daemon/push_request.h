@@ -20,10 +20,10 @@
 struct push_request;
 
 enum push_outcome {
-	PUSH_TAKEN,   /* 2xx: the store has it */
-	PUSH_REFUSED, /* 400, 413, 415, 422: the store does not accept this one; it may accept
-			 others */
-	PUSH_FAILED,  /* no answer, or one that affects all profiles; see the message */
+	PUSH_ACCEPTED, /* 2xx: the store has it */
+	PUSH_REFUSED,  /* 400, 413, 415, 422: the store does not accept this one; it may accept
+			  others */
+	PUSH_FAILED,   /* no answer, or one that affects all profiles; see the message */
 };
 
 /*

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,14 +15,15 @@
 #include "shared/array.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/thread_check.h"
 #include "vmm/daemon/recording_file.h"
 
 #define ENDING       ".pb.gz"
 #define PARTIAL      "partial"
-#define TIME_LIMIT   1000000000000000ull
 #define LOG_INTERVAL 60 /* s between two log messages about dropped profiles */
 
 struct push_spool {
+	struct thread_check thread;
 	char *directory; /* owned */
 	uint64_t size;   /* most bytes */
 	int fd;
@@ -38,29 +38,6 @@ void push_item_name(const struct push_item *item, char name[PUSH_NAME_SIZE])
 		 item->from, item->until, item->rate, item->vcpu, item->refused, item->domain);
 }
 
-/* Parses a number below LIMIT and the '-' after it; NULL: invalid. */
-static const char *parse_number(const char *text, uint64_t limit, uint64_t *number)
-{
-	const char *start = text;
-
-	*number = 0;
-	for (; *text >= '0' && *text <= '9'; text++) {
-		*number = *number * 10 + (uint64_t)(*text - '0');
-		if (*number >= limit)
-			return NULL;
-	}
-	return text > start && *text == '-' ? text + 1 : NULL;
-}
-
-static const char *parse_number32(const char *text, uint32_t *number)
-{
-	uint64_t wide;
-
-	text = text ? parse_number(text, 1ull << 32, &wide) : NULL;
-	*number = text ? (uint32_t)wide : 0;
-	return text;
-}
-
 static bool parse_domain(const char *text, char domain[DOMAIN_FILE_SIZE])
 {
 	char name[DOMAIN_FILE_SIZE];
@@ -73,17 +50,20 @@ static bool parse_domain(const char *text, char domain[DOMAIN_FILE_SIZE])
 	return domain_name_unescape(domain, name) != -EINVAL;
 }
 
+/* Accepts the canonical form only. */
 bool push_item_parse(const char *name, struct push_item *item)
 {
 	char again[PUSH_NAME_SIZE];
-	const char *next = parse_number(name, TIME_LIMIT, &item->from);
+	uint64_t rate, vcpu, refused;
+	int length = 0;
 
-	next = next ? parse_number(next, TIME_LIMIT, &item->until) : NULL;
-	next = parse_number32(next, &item->rate);
-	next = parse_number32(next, &item->vcpu);
-	next = parse_number32(next, &item->refused);
-	if (!next || !parse_domain(next, item->domain))
+	if (sscanf(name, "%15" SCNu64 "-%15" SCNu64 "-%10" SCNu64 "-%10" SCNu64 "-%10" SCNu64 "-%n",
+		   &item->from, &item->until, &rate, &vcpu, &refused, &length) != 5 ||
+	    !length || !parse_domain(name + length, item->domain))
 		return false;
+	item->rate = (uint32_t)rate;
+	item->vcpu = (uint32_t)vcpu;
+	item->refused = (uint32_t)refused;
 	push_item_name(item, again);
 	return !strcmp(again, name);
 }
@@ -103,7 +83,7 @@ static int by_time(const void *left, const void *right)
 	return strcmp(a->domain, b->domain);
 }
 
-int push_spool_list(const struct push_spool *spool, struct push_item **items, size_t *count)
+int push_spool_list(struct push_spool *spool, struct push_item **items, size_t *count)
 {
 	int fd = openat(spool->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
@@ -111,6 +91,7 @@ int push_spool_list(const struct push_spool *spool, struct push_item **items, si
 	struct push_item item;
 	size_t capacity = 0;
 
+	THREAD_CHECK(&spool->thread);
 	*items = NULL;
 	*count = 0;
 	if (!directory)
@@ -140,7 +121,7 @@ static uint64_t size_of(const struct push_spool *spool, const char *name)
 								      : (uint64_t)status.st_size;
 }
 
-static int count_what_is_there(struct push_spool *spool)
+static int count_existing(struct push_spool *spool)
 {
 	struct push_item *items;
 	char name[PUSH_NAME_SIZE];
@@ -158,16 +139,15 @@ static int count_what_is_there(struct push_spool *spool)
 
 static int open_directory(struct push_spool *spool)
 {
-	if (mkdir(spool->directory, 0700) && errno != EEXIST)
-		return failed(spool, -errno, "create the directory");
-	spool->fd = recording_directory_open(AT_FDCWD, spool->directory);
+	int error;
+
+	spool->fd = recording_directory_claim(spool->directory);
 	if (spool->fd < 0)
 		return spool->fd;
-	if (flock(spool->fd, LOCK_EX | LOCK_NB))
-		return error_set(-errno, "cannot lock %s: %s; is another kvmscoped using it?",
-				 spool->directory, strerror(errno));
 	unlinkat(spool->fd, PARTIAL, 0);
-	return count_what_is_there(spool);
+	error = count_existing(spool);
+	thread_check_release(&spool->thread); /* the push thread uses it from now on */
+	return error;
 }
 
 int push_spool_open(struct push_spool **result, const char *directory, uint64_t size)
@@ -204,6 +184,7 @@ static bool remove_file(struct push_spool *spool, const struct push_item *item)
 	char name[PUSH_NAME_SIZE];
 	uint64_t size;
 
+	THREAD_CHECK(&spool->thread);
 	push_item_name(item, name);
 	size = size_of(spool, name);
 	if (unlinkat(spool->fd, name, 0)) {

@@ -58,7 +58,7 @@ void push_spool_abandon(struct push_spool *spool, FILE *file);
 
 /* Lists the COUNT waiting profiles, the oldest first; the caller's to free. -ENOMEM, errors of
  * reading the directory; with the message, and ITEMS is NULL. */
-int push_spool_list(const struct push_spool *spool, struct push_item **items, size_t *count);
+int push_spool_list(struct push_spool *spool, struct push_item **items, size_t *count);
 
 /* Opens the item's profile. Returns a descriptor and its SIZE. -ENOENT: it was dropped. */
 int push_spool_read(const struct push_spool *spool, const struct push_item *item, uint64_t *size);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 #include "shared/log.h"
 
 /* Depth of directories below names; ours are not as deep. */
-#define NAMES_DEPTH 16
+#define SYMBOLS_DEPTH 16
 
 void recording_file_name(uint64_t time, enum recording_state state, char name[RECORDING_NAME_SIZE])
 {
@@ -70,6 +71,22 @@ int recording_directory_open(int directory, const char *path)
 	error = check_owner(fd, path);
 	if (!error)
 		return fd;
+	close(fd);
+	return error;
+}
+
+int recording_directory_claim(const char *path)
+{
+	int fd, error;
+
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return error_set(-errno, "cannot create the directory %s: %s", path,
+				 strerror(errno));
+	fd = recording_directory_open(AT_FDCWD, path);
+	if (fd < 0 || !flock(fd, LOCK_EX | LOCK_NB))
+		return fd;
+	error = error_set(-errno, "cannot lock %s: %s; is another kvmscoped using it?", path,
+			  strerror(errno));
 	close(fd);
 	return error;
 }
@@ -174,17 +191,21 @@ static uint64_t walk(int directory, const char *path, unsigned int depth, bool r
 	return bytes;
 }
 
-static uint64_t walk_names(int directory, const char *file, bool remove)
+static uint64_t walk_symbols(int directory, const char *file, bool remove)
 {
 	char path[DOMAIN_FILE_SIZE + sizeof(RECORDING_NAMES)];
+	uint64_t bytes;
 
 	snprintf(path, sizeof(path), "%s/" RECORDING_NAMES, file);
-	return walk(directory, path, NAMES_DEPTH, remove);
+	bytes = walk(directory, path, SYMBOLS_DEPTH, remove);
+	if (remove)
+		unlinkat(directory, path, AT_REMOVEDIR);
+	return bytes;
 }
 
-uint64_t recording_names_size(int directory, const char *file)
+uint64_t recording_symbols_size(int directory, const char *file)
 {
-	return walk_names(directory, file, false);
+	return walk_symbols(directory, file, false);
 }
 
 /* Any other file may be a recording that needs the symbols. */
@@ -202,26 +223,17 @@ static bool has_only_symbols(int directory, const char *file)
 	return alone;
 }
 
-static void remove_names(int directory, const char *file)
-{
-	char path[DOMAIN_FILE_SIZE + sizeof(RECORDING_NAMES)];
-
-	walk_names(directory, file, true);
-	snprintf(path, sizeof(path), "%s/" RECORDING_NAMES, file);
-	unlinkat(directory, path, AT_REMOVEDIR);
-}
-
 void recording_directory_remove(int directory, const char *file, const char *name)
 {
 	char path[DOMAIN_FILE_SIZE + sizeof(RECORDING_DOMAIN)];
 
 	if (has_only_symbols(directory, file))
-		remove_names(directory, file);
+		walk_symbols(directory, file, true);
 	snprintf(path, sizeof(path), "%s/%s", file, RECORDING_DOMAIN);
 	unlinkat(directory, path, 0);
 	if (!unlinkat(directory, file, AT_REMOVEDIR) || errno == ENOENT)
 		return;
-	if (recording_directory_make(directory, file,
-				     name)) /* it has other files: keep it a domain's */
+	/* It has other files: it stays a domain's. */
+	if (recording_directory_make(directory, file, name))
 		log_warning("%s", error_message());
 }

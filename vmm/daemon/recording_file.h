@@ -26,6 +26,11 @@ bool recording_file_parse(const char *name, uint64_t *time, enum recording_state
  */
 int recording_directory_open(int directory, const char *path);
 
+/* Creates the directory PATH if it is missing, opens it as above and locks it for this process.
+ * Returns a descriptor; also the errors of mkdir(2), and -EWOULDBLOCK if another process uses it.
+ */
+int recording_directory_claim(const char *path);
+
 /* Creates the directory FILE of the domain NAME below DIRECTORY if it is missing. The errors of
  * mkdir(2), open(2), write(2); -EPERM. */
 int recording_directory_make(int directory, const char *file, const char *name);
@@ -39,7 +44,7 @@ int recording_directory_domain(int fd, const char *file, char *name);
 #define RECORDING_NAMES  "names"
 
 /* Bytes of the symbols in the directory FILE; 0 without any. */
-uint64_t recording_names_size(int directory, const char *file);
+uint64_t recording_symbols_size(int directory, const char *file);
 
 /* Removes the directory FILE of the domain NAME with its symbols, if it has no other files. */
 void recording_directory_remove(int directory, const char *file, const char *name);

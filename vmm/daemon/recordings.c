@@ -9,24 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/daemon/old_names.h"
+#include "vmm/daemon/prune_symbols.h"
 #include "vmm/daemon/recordings_state.h"
 
 /* Least space besides the reserve for beginning a file, in bytes. */
 #define ROOM_TO_BEGIN (1ull << 20)
 /* Least space besides the reserve for writing symbols: those of a kernel, and its code. */
-#define ROOM_FOR_NAMES (64ull << 20)
+#define ROOM_FOR_SYMBOLS (64ull << 20)
 /* ms between two counts of the symbols' size. */
-#define NAMES_INTERVAL 10000
+#define COUNT_INTERVAL 10000
 /* ms between two searches for symbols that no recording needs. */
-#define NAMES_PRUNE_INTERVAL 600000
+#define PRUNE_INTERVAL 600000
 
 struct recording {
 	struct recordings *all;
@@ -35,11 +34,11 @@ struct recording {
 	struct perf_data_room room;
 	uint64_t time;  /* of the file that is open */
 	bool was_short; /* there was no space when it was begun */
-	char directory[PATH_MAX], names_directory[PATH_MAX];
-	struct build_id_cache_location names;
-	uint64_t names_counted; /* ms, when they were counted; 0: never */
-	int64_t begun;          /* s since 1970; symbols in use have been used since */
-	uint64_t next_prune;    /* ms; used by the thread that prunes */
+	char directory[PATH_MAX], symbols_directory[PATH_MAX];
+	struct build_id_cache_location cache;
+	uint64_t symbols_counted; /* ms, when they were counted; 0: never */
+	int64_t begun;            /* s since 1970; symbols in use have been used since */
+	uint64_t next_prune;      /* ms; used by the thread that prunes */
 };
 
 static int make_room_for_block(void *context, uint64_t size, bool full)
@@ -138,16 +137,8 @@ static int open_directory(struct recordings *all)
 		return error_set(-ENAMETOOLONG,
 				 "the path %s is too long for a directory of recordings",
 				 all->directory);
-	if (mkdir(all->directory, 0700) && errno != EEXIST)
-		return error_set(-errno, "cannot create the directory %s: %s", all->directory,
-				 strerror(errno));
-	all->fd = recording_directory_open(AT_FDCWD, all->directory);
-	if (all->fd < 0)
-		return all->fd;
-	if (flock(all->fd, LOCK_EX | LOCK_NB))
-		return error_set(-errno, "cannot lock %s: %s; is another kvmscoped using it?",
-				 all->directory, strerror(errno));
-	return 0;
+	all->fd = recording_directory_claim(all->directory);
+	return all->fd < 0 ? all->fd : 0;
 }
 
 static int open_all(struct recordings *all, const char *directory)
@@ -230,22 +221,22 @@ static void count_symbols(struct recording *recording)
 	struct recordings *all = recording->all;
 	uint64_t now = clock_ms(CLOCK_MONOTONIC), bytes;
 
-	if (recording->names_counted && now - recording->names_counted < NAMES_INTERVAL)
+	if (recording->symbols_counted && now - recording->symbols_counted < COUNT_INTERVAL)
 		return;
-	bytes = recording_names_size(all->fd, recording->domain->file);
+	bytes = recording_symbols_size(all->fd, recording->domain->file);
 	pthread_mutex_lock(&all->lock);
-	recording->domain->names = bytes;
+	recording->domain->symbols = bytes;
 	pthread_mutex_unlock(&all->lock);
-	recording->names_counted = now;
+	recording->symbols_counted = now;
 }
 
 /* With the lock held. */
 static int check_symbols(struct recordings *all, const struct recorded_domain *domain)
 {
-	if (recordings_missing(all, ROOM_FOR_NAMES))
+	if (recordings_missing(all, ROOM_FOR_SYMBOLS))
 		return error_set(-ENOSPC, "%s has no space for symbols besides the reserve",
 				 all->directory);
-	if (all->options.max_size && domain->names > all->options.max_size / 2)
+	if (all->options.max_size && domain->symbols > all->options.max_size / 2)
 		return error_set(
 			-EDQUOT,
 			"the symbols of %s use half of what it may have: remove %s/%s/" RECORDING_NAMES
@@ -270,27 +261,27 @@ static bool may_write_symbols(void *context)
  * leaves space for a while, and unneeded symbols are removed before recordings. */
 static uint64_t excess_symbols(const struct recordings *all, const struct recorded_domain *domain)
 {
-	uint64_t max = all->options.max_size, names = domain->names,
-		 all_bytes = domain->bytes + names;
-	uint64_t beyond = names > max / 2 ? names - max / 8 * 3 : 0;
+	uint64_t max = all->options.max_size, symbols = domain->symbols,
+		 all_bytes = domain->bytes + symbols;
+	uint64_t beyond = symbols > max / 2 ? symbols - max / 8 * 3 : 0;
 
 	if (!max)
 		return 0;
 	if (all_bytes > max / 16 * 15 && all_bytes - max / 8 * 7 > beyond)
 		beyond = all_bytes - max / 8 * 7;
-	return beyond < names ? beyond : names;
+	return beyond < symbols ? beyond : symbols;
 }
 
 static void note_pruned(struct recordings *all, struct recorded_domain *domain,
-			const struct old_names_removed *removed)
+			const struct pruned_symbols *removed)
 {
-	uint64_t bytes = recording_names_size(all->fd, domain->file);
+	uint64_t bytes = recording_symbols_size(all->fd, domain->file);
 
 	log_debug("%s: removed the symbols of %llu builds, %llu KiB", domain->file,
 		  (unsigned long long)removed->builds, (unsigned long long)removed->bytes >> 10);
 	pthread_mutex_lock(&all->lock);
-	domain->names = bytes;
-	all->statistics.names_removed += removed->builds;
+	domain->symbols = bytes;
+	all->statistics.symbols_removed += removed->builds;
 	pthread_mutex_unlock(&all->lock);
 }
 
@@ -298,16 +289,16 @@ void recording_prune_symbols(struct recording *recording)
 {
 	struct recordings *all = recording->all;
 	uint64_t now = clock_ms(CLOCK_MONOTONIC), beyond;
-	struct old_names_removed removed;
+	struct pruned_symbols removed;
 
 	pthread_mutex_lock(&all->lock);
 	beyond = excess_symbols(all, recording->domain);
 	pthread_mutex_unlock(&all->lock);
 	if (!beyond || now < recording->next_prune)
 		return;
-	recording->next_prune = now + NAMES_PRUNE_INTERVAL;
-	if (old_names_remove(recording->directory, recording->names_directory, recording->begun,
-			     beyond, &removed))
+	recording->next_prune = now + PRUNE_INTERVAL;
+	if (prune_symbols(recording->directory, recording->symbols_directory, recording->begun,
+			  beyond, &removed))
 		log_warning("no symbols of %s are removed: %s", recording->domain->file,
 			    error_message());
 	else
@@ -319,9 +310,9 @@ static void describe(struct recordings *all, struct recording *recording)
 	recording->all = all;
 	snprintf(recording->directory, sizeof(recording->directory), "%s/%s", all->directory,
 		 recording->domain->file);
-	snprintf(recording->names_directory, sizeof(recording->names_directory),
+	snprintf(recording->symbols_directory, sizeof(recording->symbols_directory),
 		 "%s/%s/" RECORDING_NAMES, all->directory, recording->domain->file);
-	recording->names = (struct build_id_cache_location){ recording->names_directory,
+	recording->cache = (struct build_id_cache_location){ recording->symbols_directory,
 							     may_write_symbols, recording };
 	recording->room = (struct perf_data_room){ make_room_for_block, all };
 	recording->files = (struct collector_files){
@@ -349,7 +340,8 @@ int recordings_add(struct recordings *all, const char *name, struct recording **
 	error = make_domain(all, name, &recording->domain);
 	if (!error) {
 		recording->domain->recorded = true;
-		recording->domain->names = recording_names_size(all->fd, recording->domain->file);
+		recording->domain->symbols =
+			recording_symbols_size(all->fd, recording->domain->file);
 	}
 	pthread_mutex_unlock(&all->lock);
 	if (error) {
@@ -368,7 +360,7 @@ const struct collector_files *recording_files(const struct recording *recording)
 
 const struct build_id_cache_location *recording_symbols(const struct recording *recording)
 {
-	return &recording->names;
+	return &recording->cache;
 }
 
 static bool is_of(const char *name, const char *prefix, bool complete)
@@ -458,7 +450,7 @@ void recordings_statistics(struct recordings *all, struct recordings_statistics 
 	for (const struct recorded_domain *domain = all->domains; domain; domain = domain->next) {
 		statistics->files += domain->count;
 		statistics->bytes += domain->bytes;
-		statistics->names += domain->names;
+		statistics->symbols += domain->symbols;
 	}
 	pthread_mutex_unlock(&all->lock);
 }

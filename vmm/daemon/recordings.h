@@ -45,16 +45,16 @@ struct recordings_options {
 	bool hand_on;          /* complete files wait for recordings_next() */
 };
 
-/* All but files, bytes and names only grow. */
+/* Counters, except files, bytes and symbols, which are current values. */
 struct recordings_statistics {
-	uint64_t files, bytes;  /* complete now, of all domains */
-	uint64_t removed;       /* complete files removed for their size or age */
-	uint64_t sacrificed;    /* complete files removed for lack of space */
-	uint64_t dropped;       /* files that could not be completed: their samples are lost */
-	uint64_t taken_over;    /* partial files of an earlier daemon */
-	uint64_t not_handed_on; /* removed and sacrificed files that had not been handed on */
-	uint64_t names;         /* bytes of symbols of all domains, when they were counted last */
-	uint64_t names_removed; /* builds whose symbols were removed because no recording needed
+	uint64_t files, bytes;    /* complete now, of all domains */
+	uint64_t removed;         /* complete files removed for their size or age */
+	uint64_t sacrificed;      /* complete files removed for lack of space */
+	uint64_t dropped;         /* files that could not be completed: their samples are lost */
+	uint64_t taken_over;      /* partial files of an earlier daemon */
+	uint64_t not_handed_on;   /* removed and sacrificed files that had not been handed on */
+	uint64_t symbols;         /* bytes of symbols of all domains, when they were counted last */
+	uint64_t symbols_removed; /* builds whose symbols were removed because no recording needed
 				   them */
 };
 
@@ -110,7 +110,7 @@ void recordings_statistics(struct recordings *recordings, struct recordings_stat
 /* A file to hand on. */
 struct recordings_file {
 	char path[PATH_MAX];
-	char names[PATH_MAX];                  /* the directory of its domain's symbols */
+	char symbols[PATH_MAX];                /* the directory of its domain's symbols */
 	char domain[RECORDING_DOMAIN_MAX + 1]; /* its name */
 	uint64_t from, until;                  /* ms since 1970 */
 };

@@ -181,7 +181,7 @@ static int take_over_domain(struct recordings *all, const char *file)
 	domain = directory ? recordings_new_domain(all, file, name) : NULL;
 	error = domain ? take_over_files(all, domain, directory) : -ENOMEM;
 	if (domain)
-		domain->names = recording_names_size(all->fd, file);
+		domain->symbols = recording_symbols_size(all->fd, file);
 	if (directory)
 		closedir(directory);
 	else
@@ -204,7 +204,7 @@ int recordings_take_over(struct recordings *all)
 	return error;
 }
 
-/* What is removed. */
+/* Removing files. */
 
 /* Forgets the file even if it cannot be unlinked. */
 static void remove_oldest(struct recordings *all, struct recorded_domain *domain, uint64_t *counter)
@@ -229,7 +229,7 @@ static bool is_beyond_limits(const struct recordings *all, const struct recorded
 
 	if (!domain->count)
 		return false;
-	return (options->max_size && domain->bytes + domain->names > options->max_size) ||
+	return (options->max_size && domain->bytes + domain->symbols > options->max_size) ||
 	       (options->max_age &&
 		recorded_file_at(domain, 0)->time + options->max_age * 1000 < now);
 }
@@ -351,7 +351,7 @@ static void describe_file(const struct recordings *all, const struct recorded_do
 		file->until = changed > file->from ? changed : file->from;
 	}
 	snprintf(file->path, sizeof(file->path), "%s/%s", all->directory, path);
-	snprintf(file->names, sizeof(file->names), "%s/%s/" RECORDING_NAMES, all->directory,
+	snprintf(file->symbols, sizeof(file->symbols), "%s/%s/" RECORDING_NAMES, all->directory,
 		 domain->file);
 	snprintf(file->domain, sizeof(file->domain), "%s", domain->name);
 }

@@ -29,10 +29,10 @@ struct recorded_domain {
 	char *name;                  /* owned */
 	struct recorded_file *files; /* owned; COUNT from FIRST on, the oldest first */
 	size_t first, count, room;
-	uint64_t bytes;  /* of all files */
-	uint64_t names;  /* bytes of its symbols, when they were counted last */
-	uint64_t latest; /* time of its latest file, complete or not */
-	bool recorded;   /* now */
+	uint64_t bytes;   /* of all files */
+	uint64_t symbols; /* bytes of its symbols, when they were counted last */
+	uint64_t latest;  /* time of its latest file, complete or not */
+	bool recorded;    /* now */
 };
 
 struct recordings {

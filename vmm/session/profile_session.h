@@ -71,8 +71,8 @@ struct session_options {
 	const struct perf_data_room *room;   /* for OUTPUT, as in perf_data_options; NULL */
 	bool buildid_cache;
 	const struct build_id_cache_location *cache; /* as collector_options.names; NULL */
-	const struct session_agent_options
-		*agent;      /* its fd is closed by the session; NULL: no agent */
+	/* Its fd is closed by the session; NULL: no agent. */
+	const struct session_agent_options *agent;
 	size_t guest_memory; /* bytes the guest can make the host keep; 0: no limit */
 };
 

@@ -12,7 +12,7 @@
 #include "tests/unit/agent_process.h"
 #include "tests/unit/captured_log.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/cli/attach_summary.h"
+#include "vmm/cli/record_progress.h"
 #include "vmm/cli/run_agent.h"
 
 #define BY_NETLINK                                                                                 \

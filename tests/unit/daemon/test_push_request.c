@@ -165,7 +165,7 @@ TEST(push_request, has_the_parameters_that_pyroscope_reads)
 	set_up(&fixture);
 	pprof_store_start(&fixture.store);
 	REQUIRE_EQUAL(push_headers_parse(text, strlen(text), &headers), 0);
-	CHECK_EQUAL(send_to(&fixture, "http://127.0.0.1", NULL, headers), PUSH_TAKEN);
+	CHECK_EQUAL(send_to(&fixture, "http://127.0.0.1", NULL, headers), PUSH_ACCEPTED);
 	curl_slist_free_all(headers);
 	received = pprof_store_find(&fixture.store, "");
 	REQUIRE(received);
@@ -194,7 +194,7 @@ TEST(push_request, a_store_is_trusted_only_by_its_authority)
 	TLS_REQUIRED();
 	set_up(&fixture);
 	start_with_tls(&fixture);
-	CHECK_EQUAL(send_to(&fixture, "https://localhost", fixture.authority, NULL), PUSH_TAKEN);
+	CHECK_EQUAL(send_to(&fixture, "https://localhost", fixture.authority, NULL), PUSH_ACCEPTED);
 	CHECK_EQUAL(fixture.store.count, 1);
 
 	CHECK_EQUAL(send_to(&fixture, "https://localhost", fixture.other_authority, NULL),
@@ -226,7 +226,8 @@ TEST(push_request, reads_the_ca_file_for_each_connection)
 	snprintf(url, sizeof(url), "https://localhost:%u", fixture.store.port);
 	REQUIRE_EQUAL(push_request_open(&request, url, fixture.authority, "h1", &never), 0);
 	fd = open_profile(&fixture);
-	CHECK_EQUAL(push_request_send(request, &item, fd, fixture.profile_size, NULL), PUSH_TAKEN);
+	CHECK_EQUAL(push_request_send(request, &item, fd, fixture.profile_size, NULL),
+		    PUSH_ACCEPTED);
 	pprof_store_stop(&fixture.store);
 	pprof_store_start(&fixture.store);
 	run(&fixture, "cp other.pem one.pem");

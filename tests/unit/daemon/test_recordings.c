@@ -285,7 +285,7 @@ TEST(recordings, leave_nothing_of_a_domain_without_any)
 	tear_down(&fixture);
 }
 
-static void make_names(struct recording *recording, size_t size)
+static void make_symbols(struct recording *recording, size_t size)
 {
 	const char *directory = recording_symbols(recording)->directory;
 	char command[3 * PATH_MAX];
@@ -297,7 +297,7 @@ static void make_names(struct recording *recording, size_t size)
 	CHECK_EQUAL(system(command), 0);
 }
 
-static bool may_write_names(struct recording *recording)
+static bool may_write_symbols(struct recording *recording)
 {
 	const struct build_id_cache_location *names = recording_symbols(recording);
 
@@ -314,8 +314,8 @@ TEST(recordings, symbols_are_of_one_domain_and_removed_with_its_last_recording)
 	web = add(&fixture, "web");
 	db = add(&fixture, "db");
 	CHECK(strcmp(recording_symbols(web)->directory, recording_symbols(db)->directory) != 0);
-	make_names(web, 100);
-	make_names(db, 100);
+	make_symbols(web, 100);
+	make_symbols(db, 100);
 	make_file(&fixture, "db", "flight-1.perf.data", 1);
 	recordings_tidy(fixture.all); /* they are being recorded */
 	CHECK(!access(recording_symbols(web)->directory, F_OK));
@@ -342,11 +342,11 @@ TEST(recordings, symbols_are_bounded)
 	recording = add(&fixture, "web");
 	snprintf(directory, sizeof(directory), "%s", recording_directory(recording));
 	record(recording, 600 * KIB, 1, 0);
-	CHECK(may_write_names(recording));
+	CHECK(may_write_symbols(recording));
 	recordings_remove(fixture.all, recording);
 	recording = add(&fixture, "web");
-	make_names(recording, 600 * KIB);
-	CHECK(!may_write_names(recording));
+	make_symbols(recording, 600 * KIB);
+	CHECK(!may_write_symbols(recording));
 	CHECK(strstr(error_message(), "half of what it may have"));
 	recordings_tidy(fixture.all); /* symbols count */
 	CHECK_EQUAL(count_files(directory, ".perf.data"), 0);
@@ -355,7 +355,7 @@ TEST(recordings, symbols_are_bounded)
 	fixture.options.reserve = UINT64_MAX / 2;
 	open_all(&fixture);
 	recording = add(&fixture, "web");
-	CHECK(!may_write_names(recording));
+	CHECK(!may_write_symbols(recording));
 	CHECK(strstr(error_message(), "no space"));
 	recordings_remove(fixture.all, recording);
 	tear_down(&fixture);
@@ -385,18 +385,18 @@ TEST(recordings, unneeded_symbols_make_room)
 	open_all(&fixture);
 	recording = add(&fixture, "web");
 	make_old_build(recording, 600 * KIB);
-	CHECK(!may_write_names(recording));
-	CHECK_EQUAL(statistics(&fixture).names, 600 * KIB);
+	CHECK(!may_write_symbols(recording));
+	CHECK_EQUAL(statistics(&fixture).symbols, 600 * KIB);
 	recording_prune_symbols(recording);
-	CHECK_EQUAL(statistics(&fixture).names, 0);
-	CHECK_EQUAL(statistics(&fixture).names_removed, 1);
-	CHECK(may_write_names(recording));
+	CHECK_EQUAL(statistics(&fixture).symbols, 0);
+	CHECK_EQUAL(statistics(&fixture).symbols_removed, 1);
+	CHECK(may_write_symbols(recording));
 	recordings_remove(fixture.all, recording);
 	recording = add(&fixture, "web");
 	make_old_build(recording, 100 * KIB);
-	CHECK(may_write_names(recording));
+	CHECK(may_write_symbols(recording));
 	recording_prune_symbols(recording);
-	CHECK_EQUAL(statistics(&fixture).names, 100 * KIB); /* there is space */
+	CHECK_EQUAL(statistics(&fixture).symbols, 100 * KIB); /* there is space */
 	recordings_remove(fixture.all, recording);
 	tear_down(&fixture);
 }

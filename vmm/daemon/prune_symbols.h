@@ -4,13 +4,13 @@
  * (vmm/symbols/build_id_cache.h), and recordings list their builds. The cache's writers update the
  * time of what is in use (build_id_cache_touch()).
  */
-#ifndef KVMSCOPE_DAEMON_OLD_NAMES_H
-#define KVMSCOPE_DAEMON_OLD_NAMES_H
+#ifndef KVMSCOPE_DAEMON_PRUNE_SYMBOLS_H
+#define KVMSCOPE_DAEMON_PRUNE_SYMBOLS_H
 
 #include <stdint.h>
 
-/* What was removed. */
-struct old_names_removed {
+/* Counts of what was removed. */
+struct pruned_symbols {
 	uint64_t builds, bytes;
 };
 
@@ -22,7 +22,7 @@ struct old_names_removed {
  * removed. A recording without a complete header needs nothing. Any thread, one at a time for a
  * domain.
  */
-int old_names_remove(const char *directory, const char *names, int64_t since, uint64_t bytes,
-		     struct old_names_removed *removed);
+int prune_symbols(const char *directory, const char *names, int64_t since, uint64_t bytes,
+		  struct pruned_symbols *removed);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/daemon/old_names.h"
+#include "vmm/daemon/prune_symbols.h"
 #include "vmm/perf_data/perf_data_writer.h"
 #include "vmm/symbols/build_id_cache.h"
 
@@ -27,7 +27,8 @@ struct fixture {
 
 static void set_up(struct fixture *fixture)
 {
-	snprintf(fixture->directory, sizeof(fixture->directory), "/tmp/kvmscope-old-names-XXXXXX");
+	snprintf(fixture->directory, sizeof(fixture->directory),
+		 "/tmp/kvmscope-prune-symbols-XXXXXX");
 	if (!mkdtemp(fixture->directory))
 		abort();
 	snprintf(fixture->names, sizeof(fixture->names), "%s/names", fixture->directory);
@@ -128,19 +129,19 @@ static void make_recording(const struct fixture *fixture, const char *name, int 
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 }
 
-static struct old_names_removed remove_names(const struct fixture *fixture, int64_t since,
-					     uint64_t bytes)
+static struct pruned_symbols remove_names(const struct fixture *fixture, int64_t since,
+					  uint64_t bytes)
 {
-	struct old_names_removed removed = { 0 };
+	struct pruned_symbols removed = { 0 };
 
-	if (old_names_remove(fixture->directory, fixture->names, since, bytes, &removed))
+	if (prune_symbols(fixture->directory, fixture->names, since, bytes, &removed))
 		FAIL_TEST("%s", error_message());
 	return removed;
 }
 
-TEST(old_names, are_kept_if_recordings_need_them)
+TEST(prune_symbols, are_kept_if_recordings_need_them)
 {
-	struct old_names_removed removed;
+	struct pruned_symbols removed;
 	struct fixture fixture;
 
 	set_up(&fixture);
@@ -162,9 +163,9 @@ TEST(old_names, are_kept_if_recordings_need_them)
 }
 
 /* Files of one build are removed together. */
-TEST(old_names, the_longest_unused_are_removed_first_and_no_more_than_needed)
+TEST(prune_symbols, the_longest_unused_are_removed_first_and_no_more_than_needed)
 {
-	struct old_names_removed removed;
+	struct pruned_symbols removed;
 	struct fixture fixture;
 
 	set_up(&fixture);
@@ -182,9 +183,9 @@ TEST(old_names, the_longest_unused_are_removed_first_and_no_more_than_needed)
 	tear_down(&fixture);
 }
 
-TEST(old_names, are_kept_while_in_use)
+TEST(prune_symbols, are_kept_while_in_use)
 {
-	struct old_names_removed removed;
+	struct pruned_symbols removed;
 	struct fixture fixture;
 	uint8_t id[20];
 
@@ -203,7 +204,7 @@ TEST(old_names, are_kept_while_in_use)
 }
 
 /* After a power failure: otherwise an unreadable recording would keep all symbols forever. */
-TEST(old_names, are_removed_though_a_recording_has_an_incomplete_header)
+TEST(prune_symbols, are_removed_though_a_recording_has_an_incomplete_header)
 {
 	struct fixture fixture;
 
@@ -220,17 +221,17 @@ TEST(old_names, are_removed_though_a_recording_has_an_incomplete_header)
 }
 
 /* A recording that cannot be read may need anything. A partial one needs only what it lists. */
-TEST(old_names, are_all_kept_if_a_recording_cannot_be_read)
+TEST(prune_symbols, are_all_kept_if_a_recording_cannot_be_read)
 {
-	struct old_names_removed removed;
+	struct pruned_symbols removed;
 	struct fixture fixture;
 
 	set_up(&fixture);
 	make_build(&fixture, "[guest.user]", PROGRAM, 100, 5);
 	/* With another byte order its builds are unknown. */
 	run("echo 2ELIFREP0123456789 > %s/%s", fixture.directory, "20261122T105545.120Z.perf.data");
-	CHECK(old_names_remove(fixture.directory, fixture.names, fixture.now, UINT64_MAX,
-			       &removed) < 0);
+	CHECK(prune_symbols(fixture.directory, fixture.names, fixture.now, UINT64_MAX, &removed) <
+	      0);
 	CHECK_EQUAL(removed.builds, 0);
 	CHECK(exists(&fixture, "[guest.user]", PROGRAM));
 	run("cd %s && mv *.perf.data %s", fixture.directory,
@@ -240,7 +241,7 @@ TEST(old_names, are_all_kept_if_a_recording_cannot_be_read)
 }
 
 /* Other files are kept, and links are not followed. */
-TEST(old_names, nothing_else_is_removed)
+TEST(prune_symbols, nothing_else_is_removed)
 {
 	struct fixture fixture;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/daemon/old_names.h"
+#include "vmm/daemon/prune_symbols.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ static int by_id(const void *left, const void *right)
 	return strcmp(left, right);
 }
 
-/* What recordings need: a set of ids. */
+/* The set of build IDs that recordings need. */
 
 struct needed {
 	void *ids; /* tsearch(3), owned */
@@ -215,7 +215,7 @@ static int by_use(const void *left, const void *right)
 }
 
 static void choose(struct builds *builds, const struct needed *needed, int64_t since,
-		   uint64_t bytes, struct old_names_removed *removed)
+		   uint64_t bytes, struct pruned_symbols *removed)
 {
 	qsort(builds->all, builds->count, sizeof(builds->all[0]), by_use);
 	for (size_t i = 0; i < builds->count && removed->bytes < bytes; i++) {
@@ -244,14 +244,14 @@ static void remove_links(const struct builds *builds, const char *names)
 	}
 }
 
-int old_names_remove(const char *directory, const char *names, int64_t since, uint64_t bytes,
-		     struct old_names_removed *removed)
+int prune_symbols(const char *directory, const char *names, int64_t since, uint64_t bytes,
+		  struct pruned_symbols *removed)
 {
 	struct needed needed = { 0 };
 	struct builds builds = { 0 };
 	int error = read_recordings(&needed, directory);
 
-	*removed = (struct old_names_removed){ 0 };
+	*removed = (struct pruned_symbols){ 0 };
 	if (!error)
 		error = each_entry(&builds, names, measure);
 	if (!error && builds.count) {
