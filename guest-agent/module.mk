@@ -10,7 +10,8 @@ AGENT_CFLAGS  := -std=gnu11 -Os -g -Wall -Wextra -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wformat=2 -Wvla -Wundef -Wwrite-strings -Wcast-qual \
 	-Wimplicit-fallthrough -Wno-unused-parameter $(if $(WERROR),-Werror) \
 	-fstack-protector-strong -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' -I. \
-	-ffunction-sections -fdata-sections -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu
+	-ffunction-sections -fdata-sections -idirafter /usr/include \
+	-idirafter /usr/include/x86_64-linux-gnu
 STATIC_LDFLAGS := -static -Wl,--build-id -Wl,-z,relro,-z,now
 
 build/agent/%.o: %.c guest-agent/module.mk

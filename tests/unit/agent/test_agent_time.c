@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "shared/agent_protocol.h"
+#include "shared/clock_ns.h"
 #include "shared/ring_layout.h"
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
@@ -64,10 +65,7 @@ static struct guest guest;
 
 static uint64_t now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
 static uint64_t guest_time(uint64_t host)
