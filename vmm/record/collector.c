@@ -17,10 +17,8 @@
 
 /* The rings are drained at least this often; they hold far more at 10 kHz. */
 #define DRAIN_INTERVAL_MS 50
-/*
- * Where samples come late anyway (options.delay), the interval grows after this number of turns,
- * which find the kernel: with many idle VMs every turn costs.
- */
+/* Where samples come late anyway (options.delay), the interval grows after this number of turns,
+ * which find the kernel: with many idle VMs every turn costs. */
 #define DRAIN_INTERVAL_LATE_MS 250
 #define TURNS_BEFORE_LATE      100
 /* There, once nothing has come for this long after the last sample was emitted, records wake the
@@ -28,8 +26,7 @@
 #define DRAIN_INTERVAL_QUIET_MS 2000
 #define QUIET_AFTER             (500 * NS_PER_MS)
 
-/*
- * How long samples are held back so that sideband events can be ordered before them. A vCPU's own
+/* How long samples are held back so that sideband events can be ordered before them. A vCPU's own
  * ring is late by one drain interval at most; what the guest reports comes through its scheduler.
  */
 #define WINDOW          (50 * NS_PER_MS)
@@ -194,10 +191,8 @@ static void begin_boot(struct collector *collector)
 	collector_note_error(collector, collector_kernel_begin_boot(&collector->kernel));
 }
 
-/*
- * An agent gets time to send whole symbol tables. Symbols of files that it does not report, because
- * it lost the event, are read from guest memory.
- */
+/* An agent gets time to send whole symbol tables. Symbols of files that it does not report, because
+ * it lost the event, are read from guest memory. */
 static void find_symbols(struct collector *collector, uint64_t now)
 {
 	const struct file_state *file = collector->output.state;
@@ -219,8 +214,7 @@ static void read_rings(struct collector *collector, struct collector_statistics 
 		collector->last_received = collector_now();
 }
 
-/* After the rings, and before samples are decided: they refer to images that have just been seen.
- */
+/* After the rings, and before samples are decided: samples refer to new images. */
 static void name_images(struct collector *collector)
 {
 	collector_user_load(&collector->kernel);

@@ -41,10 +41,8 @@ struct collector_file {
  * earlier events of processes that are still alive: it is complete by itself.
  */
 struct collector_files {
-	/*
-	 * Puts the path of the next file into PATH. An error: no file now; nothing is recorded, and
-	 * it is called again after INTERVAL.
-	 */
+	/* Puts the path of the next file into PATH. An error: no file now; nothing is recorded, and
+	 * it is called again after INTERVAL. */
 	int (*begin)(void *context, char *path, size_t size);
 	/* Receives the file that begin() named last. */
 	void (*end)(void *context, const struct collector_file *file);
@@ -58,10 +56,8 @@ struct collector_options {
 	 * thread samples a vCPU. Readable until collector_stop(). */
 	struct ring *const *rings;
 	size_t ring_count;
-	/*
-	 * Of sources that report guest events (shared/sideband_record.h), one writer each; NULL and
-	 * 0 without one. Readable until collector_stop().
-	 */
+	/* Of sources that report guest events (shared/sideband_record.h), one writer each; NULL and
+	 * 0 without one. Readable until collector_stop(). */
 	struct ring *const *sideband_rings;
 	size_t sideband_ring_count;
 	/* Charged for everything that the guest reports; NULL: no limit. Outlives the
@@ -69,10 +65,8 @@ struct collector_options {
 	struct guest_account *account;
 	const struct guest_view *view; /* readable until collector_stop() returns */
 
-	/*
-	 * The registers of the latest stop of some vCPU, for finding the kernel and checking that
-	 * it still runs; false while there are none. Collector thread.
-	 */
+	/* The registers of the latest stop of some vCPU, for finding the kernel and checking that
+	 * it still runs; false while there are none. Collector thread. */
 	bool (*registers)(void *context, struct guest_registers *registers);
 	/*
 	 * Receives the kernel for samples from now on: its unwinder, and the layout of its tasks. A
@@ -97,10 +91,8 @@ struct collector_options {
 	void (*modules)(void *context, const struct guest_module *list, size_t count);
 	/* Called after each drain of the rings, on the collector's thread; may be NULL. */
 	void (*drained)(void *context);
-	/*
-	 * A source reported that a process mapped a file, whose build id may be unknown. Called at
-	 * once, on the collector's thread; may be NULL.
-	 */
+	/* A source reported that a process mapped a file, whose build id may be unknown. Called at
+	 * once, on the collector's thread; may be NULL. */
 	void (*mapped)(void *context, const struct sideband_mmap *mapping);
 	/*
 	 * The agent's report on the kernel, owned by the collector from then on; NULL: none yet. It
@@ -116,18 +108,14 @@ struct collector_options {
 	 * BTF, on the collector's thread; may be NULL.
 	 */
 	int (*tasks)(void *context, bool ask, struct reported_tasks *reported);
-	/*
-	 * The count of a watch on a vCPU so far; false: none yet. Called at the end of each round,
-	 * on the collector's thread; may be NULL.
-	 */
+	/* The count of a watch on a vCPU so far; false: none yet. Called at the end of each round,
+	 * on the collector's thread; may be NULL. */
 	bool (*count)(void *context, unsigned int watch, unsigned int vcpu,
 		      struct perf_data_count *count);
 	void *context; /* of all */
 
-	/*
-	 * ns that a sample may reach its ring late, beyond what a vCPU's own thread needs, and that
-	 * related sideband may be late; 0 if vCPU threads record samples themselves.
-	 */
+	/* ns that a sample may reach its ring late, beyond what a vCPU's own thread needs, and that
+	 * related sideband may be late; 0 if vCPU threads record samples themselves. */
 	uint64_t delay;
 	/*
 	 * Returns when no sample that was begun before the call is in progress: replaced kernels

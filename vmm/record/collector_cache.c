@@ -17,8 +17,7 @@ void collector_cache_open(struct collector_kernel *kernel)
 	}
 }
 
-/* A recording does not depend on the cache: a failure is logged once, and the cache is left alone.
- */
+/* A recording does not depend on the cache: only the first failure is logged. */
 static void note_result(struct collector_kernel *kernel, int error)
 {
 	if (!error || kernel->cache_failed)

@@ -300,7 +300,7 @@ int collector_image_map_program(struct perf_data_writer *writer, const char *pat
 	return error;
 }
 
-/* --- host name ------------------------------------------------------------------ */
+/* --- host name -------------------------------------------------------------------- */
 
 /* Size of the strings of struct new_utsname (include/uapi/linux/utsname.h). */
 #define UTS_FIELD    ((size_t)65)

@@ -101,10 +101,8 @@ static inline bool collector_kernel_is_certain(const struct collector_kernel *ke
 /* Loads the symbol files that the options name. Their errors. No file is open yet. */
 int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options);
 
-/*
- * WRITER writes the file PATH from here on; both stay the caller's. Writes what is known of the
- * kernel into the file and the cache. Errors of writing.
- */
+/* WRITER writes the file PATH from here on; both stay the caller's. Writes what is known of the
+ * kernel into the file and the cache. Errors of writing. */
 int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_data_writer *writer,
 				const char *path);
 void collector_kernel_end_file(struct collector_kernel *kernel);
@@ -118,16 +116,12 @@ int collector_kernel_update(struct collector_kernel *kernel, uint64_t now);
 /* Was another kernel found instead? Then a boot has ended. */
 bool collector_kernel_replaced(const struct collector_kernel *kernel);
 
-/*
- * A boot of the guest has ended: files that are begun after this get nothing of it, except given
- * symbols. Its kernels stay for vCPUs that may still use them.
- */
+/* A boot of the guest has ended: files that are begun after this get nothing of it, except given
+ * symbols. Its kernels stay for vCPUs that may still use them. */
 void collector_kernel_end_boot(struct collector_kernel *kernel);
 
-/*
- * The next boot begins, with the kernel that was found instead. Without one, the guest is about to
- * be reset, and no vCPU runs. Errors of writing.
- */
+/* The next boot begins, with the kernel that was found instead. Without one, the guest is about to
+ * be reset, and no vCPU runs. Errors of writing. */
 int collector_kernel_begin_boot(struct collector_kernel *kernel);
 
 /* Frees replaced kernels, after collector_options.settle. */

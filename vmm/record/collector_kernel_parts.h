@@ -20,7 +20,7 @@
 #include "vmm/record/user_symbols.h"
 #include "vmm/record/user_tables.h"
 
-/* --- image: range, symbols, build id and modules of the kernel, as perf and the cache have it ----
+/* --- image: range, symbols, build id and modules of the kernel, as perf and the cache have it ---
  */
 
 /* Fills kernel->boot.image from FOUND (NULL: none) and the given symbols. -ENOMEM. */
@@ -50,8 +50,7 @@ bool collector_image_given_is_linux(const struct collector_kernel *kernel);
  */
 int collector_image_map_program(struct perf_data_writer *writer, const char *path, pid_t pid);
 
-/* --- scans of the list of modules, and of their symbols when the list has changed ----------------
- */
+/* --- scans of the list of modules, and of their symbols when the list has changed --- */
 
 /* What is read between the two calls lies within the scan's time, on whichever CPU samples read
  * their clock. */
@@ -87,10 +86,8 @@ void collector_tasks_warn_first(const struct collector_kernel *kernel,
  */
 void collector_tasks_warn_last(struct collector_kernel *kernel);
 
-/*
- * --- build-id cache, where perf finds the guest's symbols and code. A recording does not depend on
- * it: a failure is logged once, and the cache is left alone after that.
- */
+/* --- build-id cache, where perf finds the guest's symbols and code. A recording does not depend on
+ * it: a failure is logged once, and the cache is left alone after that. */
 
 /* Locates the cache, if it is to be used. */
 void collector_cache_open(struct collector_kernel *kernel);
@@ -101,8 +98,7 @@ void collector_cache_symbols(struct collector_kernel *kernel);
 /* Adds the code, for perf annotate; guest memory is still there. */
 void collector_cache_code(struct collector_kernel *kernel);
 
-/* --- host name, as uname -n prints it ------------------------------------------------------------
- */
+/* --- host name, as uname -n prints it --------------------------------------------- */
 
 #define COLLECTOR_HOSTNAME_SIZE 65
 
@@ -125,10 +121,8 @@ int collector_hostname(const struct guest_kernel *kernel, const struct guest_vie
 const struct sample *collector_user_complete(const struct collector_kernel *kernel,
 					     const struct sample *sample, struct sample *room);
 
-/*
- * Reads the names of new images and cgroups: after rings were drained, before their samples are
- * decided. Guest memory must still be there.
- */
+/* Reads the names of new images and cgroups: after rings were drained, before their samples are
+ * decided. Guest memory must still be there. */
 void collector_user_load(struct collector_kernel *kernel);
 /* Adds those of IMAGES whose names were read since the last call. */
 void collector_user_add_images(struct image_catalog *catalog, const struct user_images *images);

@@ -33,10 +33,8 @@ int collector_modules_scan(struct collector_modules *modules, const struct guest
 			   size_t count, const struct collector_scan *latest,
 			   const struct collector_scan *now);
 
-/*
- * NEWER has the symbols of the modules that were found last. Symbols of modules that are gone are
- * kept from OLDER, the previous kernel, NULL at first. 0, or -ENOMEM with everything unchanged.
- */
+/* NEWER has the symbols of the modules that were found last. Symbols of modules that are gone are
+ * kept from OLDER, the previous kernel, NULL at first. 0, or -ENOMEM with everything unchanged. */
 int collector_modules_update(struct collector_modules *modules, const struct guest_kernel *older,
 			     const struct guest_kernel *newer);
 

@@ -42,10 +42,8 @@ struct collector_output_options collector_output_options(const struct collector_
 int collector_output_open(struct collector_output *output, const struct perf_data_options *file,
 			  const struct collector_output_options *options);
 
-/*
- * Writes a sample of a vCPU that the options have. KERNEL has the cgroups that samples refer to,
- * JIT the code that the guest generated; NULL: not known. Errors of writing.
- */
+/* Writes a sample of a vCPU that the options have. KERNEL has the cgroups that samples refer to,
+ * JIT the code that the guest generated; NULL: not known. Errors of writing. */
 int collector_output_sample(struct collector_output *output,
 			    const struct attributed_sample *attributed,
 			    const struct guest_kernel *kernel, struct jit_code *jit);

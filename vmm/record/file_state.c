@@ -79,7 +79,7 @@ uint64_t file_state_unnamed_roots(const struct file_state *state)
 	return file_tasks_refused_roots(state->tasks);
 }
 
-/* --- tasks ---------------------------------------------------------------------- */
+/* --- tasks ------------------------------------------------------------------------ */
 
 static int write_fork(struct file_state *state, uint64_t time, uint16_t flags,
 		      const struct perf_data_task *task, uint32_t parent)
@@ -196,12 +196,10 @@ static int write_task(struct file_state *state, const struct sample *sample,
 	return first ? start_root(state, sample, task) : 0;
 }
 
-/* --- cgroups -------------------------------------------------------------------- */
+/* --- cgroups ---------------------------------------------------------------------- */
 
-/*
- * The cgroup that the sample carries, unless it belongs to the table of an ended kernel. In the
- * root of the unified hierarchy are also all processes of version 1: there a report counts.
- */
+/* The cgroup that the sample carries, unless it belongs to the table of an ended kernel. In the
+ * root of the unified hierarchy are also all processes of version 1: there a report counts. */
 static uint64_t cgroup_of(const struct file_state *state, const struct sample *sample,
 			  const struct guest_cgroups *cgroups)
 {
@@ -222,7 +220,7 @@ static int write_cgroup(struct file_state *state, uint64_t time, uint64_t id, co
 	return state->options.cgroup(state->options.context, time, id, path);
 }
 
-/* --- samples and events --------------------------------------------------------- */
+/* --- samples and events ----------------------------------------------------------- */
 
 static int write_jit(struct file_state *state, const struct attributed_sample *attributed,
 		     struct jit_code *code)

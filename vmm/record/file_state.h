@@ -32,7 +32,7 @@ struct file_state_options {
 	/* Treat the file as one that a source reports mappings into even before the first one. */
 	bool reports;
 	uint32_t unknown_pid; /* process of samples whose task is not known */
-	/* Append to the file. A negative errno ends the call that it comes from, with that error.
+	/* Append to the file. A negative errno is returned by the call that emits the record.
 	 */
 	int (*record)(void *context, const struct sideband *record);
 	int (*comm)(void *context, uint64_t time, const struct perf_data_task *task,

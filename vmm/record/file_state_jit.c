@@ -115,7 +115,7 @@ static bool add_range(struct file_jit *jit, struct space *space, const struct ra
 	return true;
 }
 
-/* --- records -------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------- */
 
 /* What is being written: for one process, at one time. */
 struct writing {
@@ -174,7 +174,7 @@ static int revert(const struct writing *writing, struct space *space, uint64_t s
 	return error;
 }
 
-/* --- samples -------------------------------------------------------------------- */
+/* --- samples ---------------------------------------------------------------------- */
 
 /* Is ADDRESS certainly in memory that belongs to no file? */
 static bool is_anonymous(const struct resolver_mapping *decision, uint64_t address)
@@ -236,7 +236,7 @@ int file_jit_sample(struct file_jit *jit, struct jit_code *code,
 	return error;
 }
 
-/* --- records of other writers ---------------------------------------------------------- */
+/* --- records of other writers ----------------------------------------------------- */
 
 /* The file says that RANGE is in SPACE (NULL: no memory for it). What cannot be remembered is
  * reverted. */

@@ -101,7 +101,7 @@ void file_mappings_free(struct file_mappings *mappings)
 	free(mappings);
 }
 
-/* --- records -------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------- */
 
 static int emit_mmap(struct file_mappings *mappings, uint32_t pid, uint64_t time,
 		     const struct sample_mapping *mapping, const struct resolver_image *image)
@@ -139,7 +139,7 @@ static int emit_munmap(struct file_mappings *mappings, uint32_t pid, uint64_t ti
 	return mappings->emit.record(mappings->emit.context, &record.head);
 }
 
-/* --- pieces of a space ---------------------------------------------------------- */
+/* --- pieces of a space ------------------------------------------------------------ */
 
 static struct space *space_of(const struct file_mappings *mappings, uint32_t pid)
 {
@@ -214,7 +214,7 @@ static void cut(struct space *space, uint64_t start, uint64_t end)
 	}
 }
 
-/* --- doubts --------------------------------------------------------------------- */
+/* --- doubts ----------------------------------------------------------------------- */
 
 static uint64_t doubted(const struct file_mappings *mappings, uint32_t pid)
 {
@@ -231,7 +231,7 @@ static void add_doubt(struct file_mappings *mappings, uint32_t pid, uint64_t tim
 	doubt->time = time_later(time, doubt->time);
 }
 
-/* --- a sample ------------------------------------------------------------------- */
+/* --- a sample --------------------------------------------------------------------- */
 
 struct checking {
 	struct file_mappings *mappings;
@@ -388,10 +388,9 @@ static int check_all(struct checking *checking, const struct attributed_sample *
 	return error;
 }
 
-/* --- forks and exits ------------------------------------------------------------ */
+/* --- forks and exits -------------------------------------------------------------- */
 
-/* Readers begin a child with what they have of its parent at that time. False: it cannot be kept.
- */
+/* Readers give a child its parent's mappings of that time. False: no room for them. */
 static bool copy_space(struct file_mappings *mappings, uint32_t pid, const struct space *parent)
 {
 	struct space **slot = &mappings->spaces[pid % SLOTS], *child;
@@ -525,7 +524,7 @@ int file_mappings_sample(struct file_mappings *mappings, const struct attributed
 		attributed);
 }
 
-/* --- reports whose times are not exact ------------------------------------------ */
+/* --- reports whose times are not exact -------------------------------------------- */
 
 /* The addresses of its process that a record changes; nothing: its end is 0. */
 static struct sample_mapping changed_by(const struct sideband *record)

@@ -52,7 +52,7 @@ uint32_t file_tasks_root_pid(struct file_tasks *tasks, uint64_t cr3, bool *first
 void file_tasks_root_name(uint64_t cr3, char name[SAMPLE_COMM_SIZE]);
 uint64_t file_tasks_refused_roots(const struct file_tasks *tasks);
 
-/* --- mappings ------------------------------------------------------------------- */
+/* --- mappings --------------------------------------------------------------------- */
 
 struct file_mappings;
 
@@ -83,7 +83,7 @@ void file_mappings_reported(struct file_mappings *mappings, const struct sideban
 /* The file says that PID begins anew, with nothing mapped. */
 void file_mappings_begin(struct file_mappings *mappings, uint32_t pid);
 
-/* --- run-time code -------------------------------------------------------------- */
+/* --- run-time code ---------------------------------------------------------------- */
 
 struct file_jit;
 

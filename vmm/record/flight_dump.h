@@ -24,10 +24,8 @@ struct flight_dump {
 	uint64_t bytes;
 };
 
-/*
- * Writes what the rings hold of the flight's time, with the kernel as it is now. vCPUs may go on
- * writing. The errors of ring_snapshot() and of writing; the file is closed in any case.
- */
+/* Writes what the rings hold of the flight's time, with the kernel as it is now. vCPUs may go on
+ * writing. The errors of ring_snapshot() and of writing; the file is closed in any case. */
 int flight_dump(struct flight_dump *dump);
 
 /* Time of the oldest sample in the rings; 0 if they are empty, or without memory. */

@@ -30,10 +30,8 @@ struct flight;
 struct flight_trigger {
 	uint64_t number; /* of the requester; passed on to the result */
 	uint64_t after;  /* ns of samples after it to include */
-	/*
-	 * ns to wait for related triggers, so that they are listed in the same file: a panic and
-	 * the reset that follows. Samples of that time are in the file only if one came.
-	 */
+	/* ns to wait for related triggers, so that they are listed in the same file: a panic and
+	 * the reset that follows. Samples of that time are in the file only if one came. */
 	uint64_t patience;
 	bool by_guest;    /* can come as often as the guest likes */
 	const char *path; /* of a file for this trigger alone, valid until its result; NULL: the
@@ -66,10 +64,8 @@ struct flight_options {
 	void *context;
 };
 
-/*
- * 0, or -EINVAL: PATH is a pipe, a device, a directory or standard output. Files do not wait for
- * readers, and there are several. Any thread.
- */
+/* 0, or -EINVAL: PATH is a pipe, a device, a directory or standard output. Files do not wait for
+ * readers, and there are several. Any thread. */
 int flight_check_path(const char *path);
 
 /*
@@ -94,10 +90,8 @@ void flight_complete(struct flight *flight, size_t ring, const struct sample *sa
 /* Collects triggers, and writes a file if one is due. */
 void flight_update(struct flight *flight);
 
-/*
- * Another boot of the guest begins: pending triggers are written with the previous kernel's
- * symbols, and no later file has samples of it.
- */
+/* Another boot of the guest begins: pending triggers are written with the previous kernel's
+ * symbols, and no later file has samples of it. */
 void flight_begin_boot(struct flight *flight);
 
 /* The guest has ended: writes all pending files with what there is. */

@@ -38,7 +38,7 @@ static bool make_room(struct flight_sideband *sideband)
 	return true;
 }
 
-/* --- cgroups of the base -------------------------------------------------------- */
+/* --- cgroups of the base ---------------------------------------------------------- */
 
 static int compare_cgroups(const void *left, const void *right)
 {
@@ -113,7 +113,7 @@ static const struct sideband_cgroup *cgroup_of(const struct flight_sideband *sid
 	return found ? *found : NULL;
 }
 
-/* --- the base, and the records since -------------------------------------------- */
+/* --- the base, and the records since ---------------------------------------------- */
 
 /* False: no memory. */
 static bool apply_to_base(struct flight_sideband *sideband, const struct sideband *record)
@@ -224,7 +224,7 @@ void flight_sideband_free(struct flight_sideband *sideband)
 	*sideband = (struct flight_sideband){ .base.store.account = account };
 }
 
-/* --- the base as records --------------------------------------------------------- */
+/* --- the base as records ---------------------------------------------------------- */
 
 struct exporter {
 	const struct flight_sideband *sideband;

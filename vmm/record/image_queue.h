@@ -26,10 +26,8 @@ struct image_queue {
 	uint64_t delay; /* ns from the first sight of an image to its first try */
 };
 
-/*
- * An image of IMAGES that is due at NOW (ns of any steady clock); NULL: none. A table of another
- * boot replaces the whole queue. Without memory, new images are skipped.
- */
+/* An image of IMAGES that is due at NOW (ns of any steady clock); NULL: none. A table of another
+ * boot replaces the whole queue. Without memory, new images are skipped. */
 struct user_image *image_queue_next(struct image_queue *queue, struct user_images *images,
 				    uint64_t now);
 

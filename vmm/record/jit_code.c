@@ -125,7 +125,7 @@ static size_t cost_of(const char *name)
 	return sizeof(struct function) + strlen(name) + 1 + HEAP_COST + NODE_COST;
 }
 
-/* --- maps over time -------------------------------------------------------------------- */
+/* --- maps over time --------------------------------------------------------------- */
 
 static void drop_map(struct jit_code *code, struct process *process, struct map *map)
 {
@@ -197,7 +197,7 @@ static bool begin_map(struct jit_code *code, struct process *process, uint64_t f
 	return true;
 }
 
-/* --- processes ---------------------------------------------------------------- */
+/* --- processes -------------------------------------------------------------------- */
 
 static struct process *find_process(const struct jit_code *code, uint32_t pid)
 {
@@ -272,7 +272,7 @@ static bool make_room(struct jit_code *code, size_t size)
 	return charge(code, size);
 }
 
-/* --- lines -------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------ */
 
 /* The function that was replaced first. */
 static void forget_replaced(struct jit_code *code, struct map *map)
@@ -380,7 +380,7 @@ static void apply_line(struct jit_code *code, const struct sideband_jit_code *li
 		give_up(code, process);
 }
 
-/* --- maps --------------------------------------------------------------------- */
+/* --- maps ------------------------------------------------------------------------- */
 
 /*
  * Start of the program that the map of RECORD belongs to. After a loss, or if a process was
@@ -520,7 +520,7 @@ void jit_code_apply(struct jit_code *code, const struct sideband *record)
 	}
 }
 
-/* --- lookups ---------------------------------------------------------------- */
+/* --- lookups ---------------------------------------------------------------------- */
 
 bool jit_code_has(const struct jit_code *code, uint32_t pid)
 {

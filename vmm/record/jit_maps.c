@@ -56,7 +56,7 @@ void jit_maps_free(struct jit_maps *maps)
 	free(maps);
 }
 
-/* --- followed processes -------------------------------------------------------------- */
+/* --- followed processes ----------------------------------------------------------- */
 
 static bool runs_made_code(const struct guest_kernel *kernel, const struct sample *sample)
 {
@@ -116,7 +116,7 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel,
 		followed->state = STATE_SOUGHT;
 }
 
-/* --- reports ----------------------------------------------------------------- */
+/* --- reports ---------------------------------------------------------------------- */
 
 /* Reports of PID after TIME are about another program, or another map of it. The end of the last
  * one needs no report: after its last round nothing is known of it. */
@@ -178,8 +178,7 @@ static bool is_reported(const struct followed *followed)
 
 /* --- scans ------------------------------------------------------------------------ */
 
-/* A JIT that writes a line late may have run the function before, but not under an earlier program.
- */
+/* A JIT may run a function before it writes the line, but not before its program started. */
 static uint64_t not_before(const struct followed *followed)
 {
 	uint64_t program = followed->seen + JIT_CODE_LATE;

@@ -26,10 +26,8 @@ void jit_maps_free(struct jit_maps *maps); /* NULL is a no-op */
 void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel,
 		     const struct sample *sample);
 
-/*
- * Scans all maps and reports them to CODE. RUNS returns whether KERNEL, whose memory is read, is
- * still running. Some lines may be left for the next scan.
- */
+/* Scans all maps and reports them to CODE. RUNS returns whether KERNEL, whose memory is read, is
+ * still running. Some lines may be left for the next scan. */
 void jit_maps_scan(struct jit_maps *maps, const struct guest_kernel *kernel,
 		   const struct guest_view *view, bool (*runs)(void *context), void *context,
 		   struct jit_code *code);

@@ -8,7 +8,7 @@
 #include "shared/array.h"
 #include "shared/hash.h"
 
-/* --- by number ------------------------------------------------------------------ */
+/* --- by number -------------------------------------------------------------------- */
 
 /* Knuth, The Art of Computer Programming, vol. 3, 6.4: the fraction of the golden ratio. */
 #define MULTIPLIER 0x9e3779b97f4a7c15ull
@@ -61,7 +61,7 @@ uint64_t module_index_name(const char *name)
 	return hash_add_text(HASH_START, name);
 }
 
-/* --- by range ------------------------------------------------------------------- */
+/* --- by range --------------------------------------------------------------------- */
 
 int module_spans_open(struct module_spans *spans, size_t count)
 {
@@ -125,7 +125,7 @@ const struct guest_module *module_spans_next(const struct module_spans *spans,
 	return NULL;
 }
 
-/* --- sets of addresses ---------------------------------------------------------- */
+/* --- sets of addresses ------------------------------------------------------------ */
 
 /* The first range that ends at ADDRESS or after it. */
 static size_t find_range(const struct address_ranges *set, uint64_t address)

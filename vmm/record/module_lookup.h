@@ -10,10 +10,8 @@
 
 #include "vmm/guest/linux/guest_kernel.h"
 
-/*
- * --- Members of an array by a number: a hash of the name, or an address. The latest member is
- * first. Members with another number in the same bucket are returned, too: the caller compares.
- */
+/* --- Members of an array by a number: a hash of the name, or an address. The latest member is
+ * first. Members with another number in the same bucket are returned, too: the caller compares. */
 
 /* Zeroed: empty; closing it is allowed. */
 struct module_index {
@@ -37,8 +35,7 @@ size_t module_index_next(const struct module_index *index, size_t member);
 /* A number for NAME. */
 uint64_t module_index_name(const char *name);
 
-/* --- Modules that overlap an address range; modules may overlap each other. ----------------------
- */
+/* --- Modules that overlap an address range; modules may overlap each other. ------- */
 
 /* Zeroed: none. */
 struct module_spans {
@@ -61,10 +58,8 @@ void module_spans_add(struct module_spans *spans, const struct guest_module *mod
 /* After the last one was added. */
 void module_spans_finish(struct module_spans *spans);
 
-/*
- * Iterates over the modules that overlap MODULE, until NULL; *AT is the position, 0 at first. The
- * time grows with the number of modules that start before MODULE and end after its start: few.
- */
+/* Iterates over the modules that overlap MODULE, until NULL; *AT is the position, 0 at first. The
+ * time grows with the number of modules that start before MODULE and end after its start: few. */
 const struct guest_module *module_spans_next(const struct module_spans *spans,
 					     const struct guest_module *module, size_t *at);
 

@@ -53,10 +53,8 @@ struct module_timeline {
 /* Limit for what a guest can cause. */
 #define MODULE_TIMELINE_MAX 16384
 
-/*
- * The scan NOW found the COUNT modules; LATEST was the scan before. Without room, or after a stop,
- * all modules end and no more are added. 0, or -ENOMEM with everything unchanged.
- */
+/* The scan NOW found the COUNT modules; LATEST was the scan before. Without room, or after a stop,
+ * all modules end and no more are added. 0, or -ENOMEM with everything unchanged. */
 int module_timeline_update(struct module_timeline *timeline, const struct guest_module *modules,
 			   size_t count, const struct collector_scan *latest,
 			   const struct collector_scan *now);

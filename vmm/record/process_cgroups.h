@@ -18,10 +18,8 @@ struct process_cgroups;
 struct process_cgroups *process_cgroups_new(struct guest_account *account);
 void process_cgroups_free(struct process_cgroups *cgroups); /* NULL is a no-op */
 
-/*
- * The id of the cgroup of RECORD in a file: its own, or, for version 1, which has none, a hash of
- * its path with bit 63 set.
- */
+/* The id of the cgroup of RECORD in a file: its own, or, for version 1, which has none, a hash of
+ * its path with bit 63 set. */
 uint64_t process_cgroups_id(const struct sideband_cgroup *record);
 bool process_cgroups_id_is_made(uint64_t id);
 

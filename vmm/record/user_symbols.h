@@ -32,10 +32,8 @@ int user_symbols_create(struct user_symbols **symbols, const struct build_id_cac
 /* NULL is a no-op. The cache keeps its contents. */
 void user_symbols_free(struct user_symbols *symbols);
 
-/*
- * Tries to read the symbols of one image that is due. KERNEL is running; NOW is ns of any steady
- * clock. False: none is due. After true, call user_symbols_commit().
- */
+/* Tries to read the symbols of one image that is due. KERNEL is running; NOW is ns of any steady
+ * clock. False: none is due. After true, call user_symbols_commit(). */
 bool user_symbols_step(struct user_symbols *symbols, struct user_images *images,
 		       const struct guest_kernel *kernel, const struct guest_view *view,
 		       uint64_t now);

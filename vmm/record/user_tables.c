@@ -40,7 +40,7 @@ struct user_tables {
 	struct user_image *job_image;
 };
 
-/* --- a table that is built on a thread of its own, as it takes seconds ------------- */
+/* --- a table that is built on a thread of its own, as it takes seconds ------------ */
 
 struct table_job {
 	pthread_t thread;
@@ -96,7 +96,7 @@ static int end_job(struct table_job *job, struct cfi_table **table)
 	return error;
 }
 
-/* --- boots ---------------------------------------------------------------------- */
+/* --- boots ------------------------------------------------------------------------ */
 
 struct user_tables *user_tables_new(const char *symfs)
 {
@@ -176,7 +176,7 @@ static bool begin_boot(struct user_tables *tables, struct user_images *images)
 	return true;
 }
 
-/* --- where the bytes come from ------------------------------------------------ */
+/* --- where the bytes come from ---------------------------------------------------- */
 
 static int read_host(void *context, uint64_t offset, void *to, size_t size)
 {

@@ -32,10 +32,8 @@ struct user_tables *user_tables_new(const char *symfs);
  * is being built. NULL is a no-op. */
 void user_tables_free(struct user_tables *tables);
 
-/*
- * Tries to build the table of one image that is due, and gives it to the image. KERNEL is running;
- * NOW is ns of any steady clock. True: there may be more to do at once.
- */
+/* Tries to build the table of one image that is due, and gives it to the image. KERNEL is running;
+ * NOW is ns of any steady clock. True: there may be more to do at once. */
 bool user_tables_step(struct user_tables *tables, struct user_images *images,
 		      const struct guest_kernel *kernel, const struct guest_view *view,
 		      uint64_t now);

@@ -14,8 +14,7 @@
 #include "vmm/resolve/resolver_order.h"
 #include "vmm/resolve/resolver_processes.h"
 
-/* A record's time may be this far ahead of now: guest clocks are converted, and passes take time.
- */
+/* Limit of a record's time ahead of now: guest clocks are converted, and passes take time. */
 #define FUTURE_MAX (10 * NS_PER_S)
 /* Bytes of records that wait; beyond it the window gets shorter. 10 kHz on 64 vCPUs make some 100
  * MB/s. */
@@ -92,7 +91,7 @@ void resolver_begin_pass(struct resolver *resolver, uint64_t now)
 	resolver->now = time_later(resolver->now, now);
 }
 
-/* --- uncertainty --------------------------------------------------------------- */
+/* --- uncertainty ------------------------------------------------------------------ */
 
 static uint64_t uncertainty_of(const struct resolver *resolver)
 {
@@ -136,7 +135,7 @@ static void emit_sideband(struct resolver *resolver, const struct sideband *reco
 		resolver->options.sideband(resolver->options.context, record);
 }
 
-/* --- order --------------------------------------------------------------------- */
+/* --- order ------------------------------------------------------------------------ */
 
 static void emit_first(struct resolver *resolver)
 {

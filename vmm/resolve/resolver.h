@@ -72,10 +72,8 @@ struct resolver_options {
 	size_t rings;                  /* that samples and sideband come from, numbered from 0 */
 	struct guest_account *account; /* charged for all sideband; outlives the resolver */
 	const struct image_catalog *images; /* of mappings that samples carry; outlives it; NULL */
-	/*
-	 * ns that a record may come after one of a later time. For sources that send
-	 * SIDEBAND_ROUND, a sample waits until they have reported its time, LONGEST at most.
-	 */
+	/* ns that a record may come after one of a later time. For sources that send
+	 * SIDEBAND_ROUND, a sample waits until they have reported its time, LONGEST at most. */
 	uint64_t window, longest;
 	/* ns: a sample is decided only after all events that may precede it, given time errors up
 	 * to this; applies from the first event on. */

@@ -21,10 +21,8 @@ struct subject {
 	struct report latest; /* its piece, if any, holds at all of its addresses */
 };
 
-/*
- * In the kernel CR3 does not identify the task: a kernel thread runs on the page tables of the task
- * before it (lazy TLB, Documentation/mm/active_mm.rst).
- */
+/* In the kernel CR3 does not identify the task: a kernel thread runs on the page tables of the task
+ * before it (lazy TLB, Documentation/mm/active_mm.rst). */
 static struct resolver_lifetime *lifetime_of(const struct resolver_evidence *evidence,
 					     const struct sample *sample)
 {
@@ -49,7 +47,7 @@ static struct resolver_lifetime *lifetime_of(const struct resolver_evidence *evi
 	return lifetime;
 }
 
-/* --- reports -------------------------------------------------------------------- */
+/* --- reports ---------------------------------------------------------------------- */
 
 /* Readers of the file go by the reported times, whether they are exact or not. */
 static bool is_displaced(const struct resolver_lifetime *lifetime,
@@ -70,10 +68,8 @@ static struct report report_in(const struct resolver_lifetime *lifetime,
 	};
 }
 
-/*
- * The mapping of ADDRESS at any moment that may have been TIME. Code only runs where something is
- * mapped: if exactly one mapping is possible, it is that one.
- */
+/* The mapping of ADDRESS at any moment that may have been TIME. Code only runs where something is
+ * mapped: if exactly one mapping is possible, it is that one. */
 static struct report report_about(const struct resolver_lifetime *lifetime, uint64_t address,
 				  uint64_t time)
 {
@@ -158,7 +154,7 @@ static struct report report_at(struct subject *subject, uint64_t address)
 	return report;
 }
 
-/* --- decisions ------------------------------------------------------------------ */
+/* --- decisions -------------------------------------------------------------------- */
 
 /* By build id, else by inode, else by name: whatever both have. */
 static bool is_same_file(const struct resolver_image *reported,
@@ -238,7 +234,7 @@ static struct resolver_mapping decide(struct subject *subject, uint64_t address)
 		     : decide_reported(&report, address);
 }
 
-/* --- the sample ----------------------------------------------------------------- */
+/* --- the sample ------------------------------------------------------------------- */
 
 /* The call chain ends before the first ambiguous address: readers of the file would guess one. */
 static void cut_callchain(struct sample *sample, size_t depth)

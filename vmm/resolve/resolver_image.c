@@ -105,7 +105,7 @@ void resolver_image_release(struct resolver_store *store, struct resolver_image 
 		resolver_store_remove(store, &store->images, &image->node, size_of(image->name));
 }
 
-/* --- catalog -------------------------------------------------------------------- */
+/* --- catalog ---------------------------------------------------------------------- */
 
 void image_catalog_begin(struct image_catalog *catalog, uint32_t generation)
 {

@@ -35,7 +35,7 @@ static bool is_before(const struct resolver_order_item *a, const struct resolver
 	return a->time != b->time ? a->time < b->time : a->number < b->number;
 }
 
-/* --- heaps ---------------------------------------------------------------------- */
+/* --- heaps ------------------------------------------------------------------------ */
 
 static int heap_reserve(struct resolver_order_heap *heap, size_t count)
 {
@@ -76,7 +76,7 @@ static void heap_drop(struct resolver_order_heap *heap)
 		heap_sink(heap, 0, &heap->items[heap->count]);
 }
 
-/* --- queues --------------------------------------------------------------------- */
+/* --- queues ----------------------------------------------------------------------- */
 
 static struct resolver_order_item *queue_at(const struct resolver_order_queue *queue, size_t index)
 {
@@ -99,7 +99,7 @@ static int queue_grow(struct resolver_order_queue *queue)
 	return 0;
 }
 
-/* --- blocks --------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------- */
 
 static void release_block(struct resolver_order *order, struct resolver_order_block *block)
 {

@@ -20,10 +20,8 @@ struct resolver_processes {
 			  lost */
 };
 
-/*
- * Applies one record of any type at its own time. Times come in any order, not before the horizon.
- * -ENOMEM, -E2BIG: it was applied in part or not at all, and counts as a loss.
- */
+/* Applies one record of any type at its own time. Times come in any order, not before the horizon.
+ * -ENOMEM, -E2BIG: it was applied in part or not at all, and counts as a loss. */
 int resolver_processes_apply(struct resolver_processes *processes, const struct sideband *record);
 
 /* Frees what had ended by HORIZON (ns): no lookup and no record of an earlier time follows. */

@@ -31,10 +31,8 @@ static int reserve(struct resolver_store *store, struct resolver_piece **pieces,
 	return 0;
 }
 
-/*
- * The first piece that ends after ADDRESS. This runs for each address of each call chain, so the
- * halves are selected by arithmetic: branches would be mispredicted.
- */
+/* The first piece that ends after ADDRESS. This runs for each address of each call chain, so the
+ * halves are selected by arithmetic: branches would be mispredicted. */
 static size_t first_after(const struct resolver_space *space, uint64_t address)
 {
 	size_t first = 0, count = space->count;

@@ -53,10 +53,8 @@ int resolver_space_map(struct resolver_space *space, struct resolver_store *stor
 const struct resolver_piece *resolver_space_find(const struct resolver_space *space,
 						 uint64_t address, uint64_t time);
 
-/*
- * A mapping that ADDRESS may have had at TIME, given the errors of its bounds; NULL: none.
- * *SEVERAL: more than one image or offset is possible. Valid until the space changes.
- */
+/* A mapping that ADDRESS may have had at TIME, given the errors of its bounds; NULL: none.
+ * *SEVERAL: more than one image or offset is possible. Valid until the space changes. */
 const struct resolver_piece *resolver_space_find_about(const struct resolver_space *space,
 						       uint64_t address, uint64_t time,
 						       bool *several);

@@ -32,7 +32,7 @@ void resolver_store_free(struct resolver_store *store, void *bytes, size_t size)
 	guest_account_free(store->account, bytes, size);
 }
 
-/* --- tables --------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------- */
 
 #define SMALLEST 256
 

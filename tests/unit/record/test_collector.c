@@ -361,7 +361,7 @@ static void read_spaces(const char *path, struct spaces *spaces, struct losses *
 	perf_data_reader_close(reader);
 }
 
-/* What a guest that is no Linux runs is told apart by its page tables, however many it makes up. */
+/* Page tables distinguish the programs of a guest that is not Linux, up to a limit. */
 TEST(collector, page_tables_of_a_program_are_its_processes)
 {
 	struct collector *collector;
@@ -397,7 +397,7 @@ TEST(collector, page_tables_of_a_program_are_its_processes)
 	clean_up(&setting);
 }
 
-/* It may be a Linux whose tasks are not known: then CR3 is nobody's name. */
+/* It may be a Linux whose tasks are unknown: CR3 does not name a process then. */
 TEST(collector, page_tables_are_no_processes_of_what_may_be_a_Linux)
 {
 	struct collector *collector;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A recording in which the guest changes its kernel: by a kexec, which nobody tells of, and by a
+/* A recording in which the guest changes its kernel: by a kexec, which is not reported, and by a
  * reset. */
 #include <linux/perf_event.h>
 #include <pthread.h>
@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock_ns.h"
 #include "shared/log.h"
 #include "shared/sample_record.h"
 #include "tests/unit/kernel_guest.h"
@@ -110,7 +111,7 @@ static void wait_for(struct boot *boot, uint64_t text, unsigned int published)
 {
 	for (int i = 0;
 	     atomic_load(&boot->text) != text || atomic_load(&boot->published) < published; i++) {
-		if (i == WAIT_MS) { /* nothing that could be looked at after it */
+		if (i == WAIT_MS) { /* no later check makes sense */
 			fprintf(stderr,
 				"waited in vain for kernel %u, at %#llx: there were %u, the latest at %#llx\n",
 				published, (unsigned long long)text, atomic_load(&boot->published),
@@ -151,13 +152,10 @@ static void run_kernel(struct boot *boot, const struct kernel_guest_location *pl
 
 static uint64_t sample_time(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
-/* At RIP in the kernel, called from the byte behind it. */
+/* At RIP in the kernel, called from the byte after it. */
 static void push(struct boot *boot, uint64_t rip, uint8_t flags)
 {
 	bool chain = !(flags & SAMPLE_OTHER_KERNEL);
@@ -319,8 +317,7 @@ TEST(collector_boot, kernel_that_comes_back_is_the_same)
 	end(&boot);
 }
 
-/* The page tables of a process are free again when it has ended, which may be before anybody looks.
- */
+/* The page tables of an ended process are freed, maybe before the collector reads them. */
 TEST(collector_boot, one_stop_under_tables_that_are_gone_proves_nothing)
 {
 	struct boot boot;
@@ -334,7 +331,7 @@ TEST(collector_boot, one_stop_under_tables_that_are_gone_proves_nothing)
 	boot.still = true;
 	boot.guest.registers.paging.cr3 = empty;
 	pthread_mutex_unlock(&boot.lock);
-	usleep(400000); /* eight looks */
+	usleep(400000); /* eight passes */
 	CHECK_EQUAL(atomic_load(&boot.lost), 0);
 	pthread_mutex_lock(&boot.lock);
 	boot.still = false;

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
@@ -26,16 +27,16 @@ static const struct kernel_guest_location place = { TEXT, 0x200000, KERNEL_GUEST
 struct keeper {
 	char directory[64];
 	struct flat_guest guest;
-	struct ring *ring, *told; /* of samples; of what the guest tells */
+	struct ring *ring, *told; /* of samples; of the guest's sideband */
 	struct collector *collector;
 	struct collector_files files;
 	struct perf_data_room room;
 	atomic_uint begun, ended; /* files */
 	atomic_uint kernels;      /* that were found */
-	atomic_uint no_file;      /* so many times there is to be none */
+	atomic_uint no_file;      /* number of times that begin() has none */
 	atomic_bool full;         /* nothing more is to be written */
 	atomic_uint failed;       /* files that were given back with -ENOSPC */
-	uint64_t given;           /* samples that end() told of */
+	uint64_t given;           /* samples that end() reported */
 };
 
 static int begin(void *context, char *path, size_t size)
@@ -251,7 +252,7 @@ TEST(collector_files, goes_on_where_there_could_be_none)
 	clean_up(&keeper);
 }
 
-/* perf.data has one kernel: what runs behind a reset is in the next file. */
+/* perf.data has one kernel: samples after a reset are in the next file. */
 TEST(collector_files, a_reset_begins_the_next_one)
 {
 	struct keeper keeper;
@@ -308,13 +309,10 @@ static void tell_end(struct keeper *keeper, uint32_t pid, uint64_t time)
 
 static uint64_t now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
-/* Until the latest file has so many processes with the program. */
+/* Waits until the latest file has COUNT processes with the program. */
 static void wait_for_processes(struct keeper *keeper, unsigned int count)
 {
 	struct counts counts = { .comms = UINT32_MAX };
@@ -329,7 +327,7 @@ static void wait_for_processes(struct keeper *keeper, unsigned int count)
 	CHECK_EQUAL(counts.programs, count);
 }
 
-/* What the guest told once stands in every file, for as long as it holds. */
+/* A guest's report is in every file while it holds. */
 TEST(collector_files, each_begins_with_what_the_guest_told)
 {
 	struct keeper keeper;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is told of a guest's modules that come and go between two looks, and of those that nobody
- * can look at.
+/* Reports of modules that come and go between two scans, and of modules that cannot be read.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,8 +36,8 @@ struct qmp_samples {
 	struct collector_options options;
 	struct collector_kernel kernel;
 	unsigned int published;
-	unsigned int told, unknown; /* lists of modules, and that there are none any more */
-	size_t count;               /* of the list that was told last */
+	unsigned int told, unknown; /* reports of lists, and that modules are unknown */
+	size_t count;               /* of the latest list */
 	bool unknown_first; /* when it was published last, that had been said after lost() */
 };
 
@@ -215,7 +214,7 @@ TEST(collector_scans, unreadable_list_leaves_no_module_known)
 	break_list(&looks);
 	turn(&looks, SECOND);
 	CHECK_EQUAL(looks.unknown, 0);
-	looks.kernel.boot.scan.begun = 0; /* it was too long ago */
+	looks.kernel.boot.scan.begun = 0; /* the latest scan is too old */
 	turn(&looks, 10 * SECOND);
 	check_unknown_for_good(&looks, 1);
 	log_quiet(false);
@@ -257,7 +256,7 @@ TEST(collector_scans, guest_that_loads_without_end_has_no_module_known)
 	end(&looks);
 }
 
-/* struct bpf_ksym of programs, so many at once, and the list of them, behind the module. */
+/* struct bpf_ksym of programs, AT_ONCE of them, and their list, after the module. */
 #define PROGRAMS        (MODULE + 0x2000)
 #define PROGRAM(i)      (MODULE + 0x2100 + 0x80 * (i))
 #define PROGRAM_TEXT(i) (MODULE_TEXT + 0x10000 + 0x1000 * (i))
@@ -358,7 +357,7 @@ static void settle(void *context)
 	struct guest_callchain chain = { .addresses = &address, .capacity = 1, .kernel_depth = 1 };
 
 	user.settled++;
-	replace_program(looks, 1); /* the sample was taken before its place was */
+	replace_program(looks, 1); /* after the sample */
 	module_presence_check(user.used, &looks->guest.view,
 			      &collector_kernel_newest(&looks->kernel)->paging, FOUND, &chain);
 	replace_program(looks, 2);
@@ -381,7 +380,7 @@ TEST(collector_scans, modules_stay_until_the_check_of_a_sample_is_done)
 	CHECK(guest_kernel_presence(collector_kernel_newest(&looks.kernel)) != user.used);
 	collector_kernel_reclaim(&looks.kernel);
 	CHECK_EQUAL(user.settled, 1);
-	CHECK_EQUAL(latest_found(&looks), 0); /* what it used is gone */
+	CHECK_EQUAL(latest_found(&looks), 0); /* what it used was freed */
 	end(&looks);
 }
 
@@ -403,7 +402,7 @@ TEST(collector_scans, bpf_programs_of_remote_guests_are_not_scanned)
 
 #define WAIT (20 * MILLISECOND)
 
-/* Who looks at the list of modules waits for its head. */
+/* A scan waits for the head of the list. */
 static int wait_and_read(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
 {
 	struct qmp_samples *looks = view->context;
@@ -418,7 +417,7 @@ static int wait_and_read(const struct guest_view *view, uint64_t gpa, void *to, 
 	return 0;
 }
 
-/* ns to the next look behind one that waited for memory, which others read for us or not. */
+/* ns from a scan that waited for memory, local or remote, to the next one. */
 static uint64_t pause_behind_wait(bool remote)
 {
 	struct qmp_samples looks;

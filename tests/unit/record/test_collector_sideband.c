@@ -190,7 +190,7 @@ TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 	check_comms(&output, path, "own parent own ");
 }
 
-/* The file calls it what its parent was called, whose name was told before something was lost. */
+/* The file has the name of its parent, which was reported before a loss. */
 TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 {
 	const struct sideband_comm comm = {
@@ -379,7 +379,7 @@ static const struct user_mapping *map_program(struct user_guest *guest)
 	return mapping && mapping->image ? mapping : NULL;
 }
 
-/* Whoever asks the guest for the names of its programs hears of those, too, whose start was lost.
+/* Programs whose start was lost are reported by the samples, so that their symbols are requested.
  */
 TEST(collector, carried_mappings_are_passed_on_like_reported_ones)
 {
@@ -446,8 +446,8 @@ static void check_mappings(const char *path, const char *expected)
 	perf_data_reader_close(reader);
 }
 
-/* Process 60 is told, behind samples at 20 and 30, to have mapped other things at times that may be
- * wrong. */
+/* Process 60 is reported, after samples at 20 and 30, to have mapped other files at times that may
+ * be wrong. */
 static void write_late(const char *path, uint32_t error)
 {
 	struct perf_data_options options = {

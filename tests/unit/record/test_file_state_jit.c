@@ -125,7 +125,7 @@ static int count(const bool *has)
 	return sum;
 }
 
-/* The more memory there is, the more a child has of its parent's; what it has not is told. */
+/* The more memory there is, the more a child inherits; the rest is written as anonymous. */
 TEST(file_state_jit, what_cannot_be_remembered_of_a_fork_is_taken_back)
 {
 	int least = FUNCTIONS, most = 0;

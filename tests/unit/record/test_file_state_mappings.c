@@ -149,7 +149,7 @@ static int note_record(void *context, const struct sideband *record)
 	return note(record->time, &written->latest);
 }
 
-/* Two processes whose ids share a place: what is written goes by time whoever it is of. */
+/* Two processes whose ids share a slot: records are ordered by time whichever they belong to. */
 TEST(file_state_mappings, a_late_sample_takes_nothing_back_from_another_process)
 {
 	struct written written = { .maps = 0 };

@@ -52,7 +52,7 @@ TEST(file_state_tasks, of_threads_in_one_place_are_never_mixed_up)
 	file_tasks_free(tasks);
 }
 
-/* What a reader makes of the file: each sample with the name that was last told for its thread. */
+/* A reader's view of the file: each sample with the latest name of its thread. */
 struct seen {
 	struct {
 		uint32_t pid, tid;

@@ -35,7 +35,7 @@ struct asked {
 };
 
 struct proof {
-	uint64_t error;        /* ns, of the times that the guest tells, as it says; */
+	uint64_t error;        /* ns, of the guest's times, as reported; */
 	uint64_t wrong_by;     /* and more than that, at most */
 	uint32_t knows, loses; /* of 16 samples, and events */
 	uint64_t delay;        /* ns, by which events come late */
@@ -53,7 +53,7 @@ struct proof {
 	struct asked asked[SAMPLES];
 	size_t count;
 
-	uint64_t filled, lost; /* records told by samples, and lost by the guest */
+	uint64_t filled, lost; /* records from samples, and lost by the guest */
 	uint64_t right, right_itself, open, wrong, late; /* samples */
 };
 
@@ -205,7 +205,7 @@ static int by_time(const void *left, const void *right)
 	return (a->sample.time > b->sample.time) - (a->sample.time < b->sample.time);
 }
 
-/* Of one moment, what is told for one sample is told for the other. */
+/* A record for one sample holds for another of the same time. */
 static size_t drop_equal_times(struct small_sample *samples, size_t count)
 {
 	size_t kept = 0;
@@ -242,7 +242,7 @@ static void give_event(struct proof *proof, struct resolver *resolver, struct ti
 	proof->lost++;
 }
 
-/* When the guest tells of EVENT, as far as it has told of all before. */
+/* When the guest reports EVENT, after all earlier ones. */
 static uint64_t told_at(const struct proof *proof, const struct timeline_event *event)
 {
 	bool late = !proof->at_times || event->time / (4 * WINDOW) % 2;
@@ -414,7 +414,7 @@ TEST(file_state_timelines, nothing_is_wrong_with_late_reports)
 		prove_these(&(struct proof){ .knows = 16, .delay = delay });
 }
 
-/* Half of the samples are read by what is told so, or not at all. */
+/* Half of the samples read as reported, or not at all. */
 TEST(file_state_timelines, nothing_is_wrong_with_late_reports_of_an_inexact_clock)
 {
 	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
@@ -437,7 +437,7 @@ TEST(file_state_timelines, nothing_is_wrong_with_occasionally_late_reports)
 		}
 }
 
-/* Nothing tells of it: what holds is what samples know. */
+/* Nothing reports it: the mappings that samples carry hold. */
 TEST(file_state_timelines, samples_with_mappings_are_right_with_a_wrong_clock)
 {
 	for (uint64_t delay = 0; delay <= 4 * WINDOW; delay += WINDOW)

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/sample_record.h"
 #include "tests/unit/fake_guest.h"
@@ -97,8 +98,7 @@ static void make_rings(struct setting *setting)
 		CHECK_EQUAL(ring_create_with(&setting->rings[i], &options), 0);
 }
 
-/* Windows of BEFORE ns; the kernel's names are given, so that it is known without looking for it.
- */
+/* Windows of BEFORE ns; kernel symbols are given, so it need not be found. */
 static void prepare(struct setting *setting, uint64_t before)
 {
 	memset(setting, 0, sizeof(*setting));
@@ -154,7 +154,7 @@ static void clean_up(struct setting *setting)
 	CHECK_EQUAL(system(command), 0);
 }
 
-/* In the kernel, with room for MORE bytes behind it; NULL: the ring has none. */
+/* In the kernel, with room for MORE bytes after it; NULL: the ring has none. */
 static struct sample *begin_sample(struct setting *setting, unsigned int vcpu, uint64_t time,
 				   size_t more)
 {
@@ -304,10 +304,7 @@ static bool exists(const struct setting *setting, const char *suffix)
 
 static uint64_t now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
 TEST(flight, writes_the_window_before_a_trigger_in_order_of_time)

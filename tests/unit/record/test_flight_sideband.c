@@ -16,7 +16,7 @@
 #define EVENTS    2000u
 #define SAMPLES   2000u
 #define TIMELINES 100u
-#define LATE      2000000u /* ns that a record may come behind its time */
+#define LATE      2000000u /* ns that a record may come after its time */
 
 struct proof {
 	struct timeline timeline;
@@ -90,8 +90,7 @@ static uint64_t keep_all(struct proof *proof, struct flight_sideband *sideband)
 	return horizon;
 }
 
-/* Of a process that lives then, behind the horizon. False: the one that was drawn had ended before.
- */
+/* A sample of a process that is alive after the horizon. False: the drawn one had ended. */
 static bool make_sample(struct proof *proof, uint64_t horizon, struct sample *sample)
 {
 	const struct timeline *timeline = &proof->timeline;
@@ -172,7 +171,7 @@ TEST(flight_sideband, samples_behind_the_base_know_what_was_there)
 	CHECK(proof.named > proof.checked / 4);
 }
 
-/* --- cgroups, which samples do not ask for ------------------------------------- */
+/* --- cgroups, which samples do not ask for ---------------------------------------- */
 
 #define PARENT 7u
 #define CHILD  8u
@@ -200,7 +199,7 @@ static void keep_comm(struct flight_sideband *sideband, uint32_t pid, uint64_t t
 	flight_sideband_keep(sideband, &comm.head);
 }
 
-/* The cgroup of PID that a file which begins now is told of. */
+/* Checks the cgroup of PID in a file that begins now. */
 static void check_cgroup(struct flight_sideband *sideband, uint32_t pid, const char *expected)
 {
 	struct flight_sideband_list list;

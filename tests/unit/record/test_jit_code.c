@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which function was at an address at a time, as maps that were looked at say. */
+/* Which function was at an address at a time, by scans of maps. */
 #include "vmm/record/jit_code.h"
 
 #include <stdio.h>
@@ -77,7 +77,7 @@ static const char *name_at(struct jit_code *code, uint64_t address, uint64_t tim
 	return name;
 }
 
-/* A map that was made at 10 ms, and looked at each 100 ms from 100 ms on. */
+/* A map that was created at 10 ms, and scanned every 100 ms from 100 ms on. */
 static struct jit_code *code_with(const char *name)
 {
 	struct jit_code *code = jit_code_new(NULL);
@@ -169,7 +169,7 @@ TEST(jit_code, two_functions_at_one_address_in_the_first_scan_are_ambiguous_befo
 	jit_code_free(code);
 }
 
-/* One place is used so often that not all is remembered: others are not touched by it. */
+/* One address is reused beyond the limit of kept functions: other addresses are not affected. */
 TEST(jit_code, what_is_forgotten_takes_no_name_of_others)
 {
 	struct jit_code *code = code_with("one");
@@ -277,7 +277,7 @@ static void lose(struct jit_code *code, uint64_t since, uint64_t until)
 	jit_code_apply(code, &lost.head);
 }
 
-/* The map is told from its beginning at TIME; its program has run since PROGRAM. */
+/* The map is reported from its beginning at TIME; its program has run since PROGRAM. */
 static void tell_again(struct jit_code *code, uint64_t since, uint64_t program, uint64_t time,
 		       const char *name)
 {
@@ -324,7 +324,7 @@ TEST(jit_code, names_end_with_the_earliest_loss_whichever_is_told_first)
 	jit_code_free(code);
 }
 
-/* The guest tells all processes anew, as if they had just run their programs. */
+/* The guest reports all processes again, as if they had just executed their programs. */
 TEST(jit_code, the_same_program_has_names_again_behind_a_loss)
 {
 	struct jit_code *code = code_with("one");
@@ -435,7 +435,7 @@ TEST(jit_code, memory_is_bounded)
 	jit_code_free(code);
 }
 
-/* --- by chance, against what really was there ---------------------------------- */
+/* --- by chance, against what really was there ------------------------------------- */
 
 #define SLOTS   8u
 #define CHANGES 600u

@@ -306,8 +306,7 @@ TEST(resolver, attributes_ten_million_samples_as_brute_force_does)
 	CHECK(!proof.out_of_order);
 }
 
-/* What is in the mortuary and what was unmapped is still known when a sample comes two passes late.
- */
+/* Ended processes and unmapped files are still known to a sample that is two passes late. */
 TEST(resolver, late_samples_are_attributed_to_what_was_there)
 {
 	struct proof proof = prove_all(WINDOW + 2 * PASS, 0, SAMPLES / 10);
