@@ -239,10 +239,11 @@ void domains_update(struct domains *domains, const char *name, const struct doma
 	struct domain_settings settings;
 	struct libvirt_process process;
 	struct domain_xml status;
-	int unknown = read_status(domains, name, &status);
-	int error = find_process(domains, name, &process);
+	int unknown, error;
 
 	THREAD_CHECK(&domains->thread);
+	unknown = read_status(domains, name, &status);
+	error = find_process(domains, name, &process);
 	if (error == -ENOENT)
 		drop(domains, name);
 	if (error)
@@ -275,9 +276,10 @@ static void update_by_name(void *context, const char *name)
 /* Also ends profiles of domains whose files are gone. */
 int domains_scan(struct domains *domains)
 {
-	int error = libvirt_directory_each(domains->options.directory, update_by_name, domains);
+	int error;
 
 	THREAD_CHECK(&domains->thread);
+	error = libvirt_directory_each(domains->options.directory, update_by_name, domains);
 	for (size_t i = 0; !error && i < domains->live_count;) {
 		struct libvirt_process process;
 		int lost = find_process(domains, domain_profile_info(domains->live[i])->name,
