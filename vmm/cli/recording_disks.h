@@ -26,7 +26,7 @@ struct recording_disks {
 	int signal_fd; /* readable: the search ends at once; -1 */
 };
 
-/* Searches the disks for some seconds for what the recording lacks, and logs the result. A
+/* Searches the disks for symbols that the recording lacks, for some seconds, and logs the result. A
  * recording that is being written is read as far as it goes. */
 void recording_disks_search(const struct recording_disks *recording);
 

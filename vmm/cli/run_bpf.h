@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The BPF program of kvmscope attach instead of kicks: this process attaches to itself. Samples
- * arrive in the attachment's rings, except those of watches, which the sampler records.
+ * Samples this process's own guest by the BPF program of kvmscope attach instead of by kicks.
+ * Samples arrive in the attachment's rings, except those of watches, which the sampler records.
  */
 #ifndef KVMSCOPE_CLI_RUN_BPF_H
 #define KVMSCOPE_CLI_RUN_BPF_H

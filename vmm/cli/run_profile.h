@@ -33,7 +33,7 @@ int run_profile_start(struct run_profile *profile, struct machine *machine);
  */
 int run_profile_set_frequency(struct run_profile *profile, unsigned int frequency);
 
-/* Stops sampling, or with false resumes it at the frequency set last. */
+/* Pauses sampling, or resumes it at the frequency set last if PAUSED is false. */
 int run_profile_pause(struct run_profile *profile, bool paused);
 
 /* The frequency set last, in Hz, and whether sampling is paused. */

@@ -54,7 +54,7 @@ void run_triggers_join(struct run_triggers *triggers, const struct trigger_optio
 int run_triggers_start(struct run_triggers *triggers, struct machine *machine,
 		       struct trigger *trigger);
 
-/* After the guest has ended: nothing fires from here on. Also on zeroed TRIGGERS. */
+/* Call it after the guest has ended. No trigger fires afterwards. Also on zeroed TRIGGERS. */
 void run_triggers_stop(struct run_triggers *triggers);
 
 #endif

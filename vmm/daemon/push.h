@@ -35,7 +35,7 @@ struct push_options {
 	struct recordings *recordings; /* with hand_on; must outlive the push */
 };
 
-/* Since the start; the last two are current values. */
+/* Counts since the start, except spooled and spooled_bytes, which are current values. */
 struct push_statistics {
 	uint64_t pushed, bytes;          /* profiles that the store accepted */
 	uint64_t failures;               /* attempts that failed */
