@@ -453,11 +453,6 @@ int collector_kernel_update(struct collector_kernel *kernel, uint64_t now)
 							 : collector_scans_update(kernel, now);
 }
 
-bool collector_kernel_replaced(const struct collector_kernel *kernel)
-{
-	return kernel->other;
-}
-
 /* Given symbols belong to one build. */
 static void drop_given(struct collector_kernel *kernel, const struct guest_kernel *older)
 {

@@ -114,7 +114,10 @@ int collector_kernel_write_hostname(struct collector_kernel *kernel);
 int collector_kernel_update(struct collector_kernel *kernel, uint64_t now);
 
 /* Was another kernel found instead? Then a boot has ended. */
-bool collector_kernel_replaced(const struct collector_kernel *kernel);
+static inline bool collector_kernel_replaced(const struct collector_kernel *kernel)
+{
+	return kernel->other;
+}
 
 /* A boot of the guest has ended: files that are begun after this get nothing of it, except given
  * symbols. Its kernels stay for vCPUs that may still use them. */

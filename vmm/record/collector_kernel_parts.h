@@ -20,8 +20,7 @@
 #include "vmm/record/user_symbols.h"
 #include "vmm/record/user_tables.h"
 
-/* --- image: range, symbols, build id and modules of the kernel, as perf and the cache have it ---
- */
+/* --- image: range, symbols, build id and modules, as perf and the cache have them --- */
 
 /* Fills kernel->boot.image from FOUND (NULL: none) and the given symbols. -ENOMEM. */
 int collector_image_describe(struct collector_kernel *kernel, const struct guest_kernel *found);

@@ -18,7 +18,7 @@ static bool same_build_id(const struct guest_module *left, const struct guest_mo
 }
 
 /* In two consecutive scans; a module has no build id while it is being set up. */
-static bool stayed(const struct guest_module *older, const struct guest_module *newer)
+static bool is_unchanged(const struct guest_module *older, const struct guest_module *newer)
 {
 	return older->start == newer->start && older->size == newer->size &&
 	       older->program == newer->program && !strcmp(older->name, newer->name) &&
@@ -26,9 +26,9 @@ static bool stayed(const struct guest_module *older, const struct guest_module *
 }
 
 /* Is the code the same, whatever lies between the two times? */
-static bool is_again(const struct guest_module *older, const struct guest_module *newer)
+static bool is_same_build(const struct guest_module *older, const struct guest_module *newer)
 {
-	return newer->build_id_size && same_build_id(older, newer) && stayed(older, newer);
+	return newer->build_id_size && same_build_id(older, newer) && is_unchanged(older, newer);
 }
 
 static bool is_live(const struct module_bound *bound)
@@ -37,11 +37,12 @@ static bool is_live(const struct module_bound *bound)
 }
 
 /* The beginning of MODULE's present time; NULL: none. */
-static struct module_bound *live_place(const struct module_timeline *timeline,
+static struct module_bound *live_bound(const struct module_timeline *timeline,
 				       const struct guest_module *module)
 {
 	for (size_t i = timeline->count; i-- > 0;)
-		if (stayed(&timeline->bounds[i].module, module) && is_live(&timeline->bounds[i]))
+		if (is_unchanged(&timeline->bounds[i].module, module) &&
+		    is_live(&timeline->bounds[i]))
 			return &timeline->bounds[i];
 	return NULL;
 }
@@ -114,7 +115,7 @@ static void index_modules(struct update *update)
 	module_spans_finish(&update->scanned);
 }
 
-static void index_place(struct update *update, size_t i)
+static void index_bound(struct update *update, size_t i)
 {
 	const struct module_bound *bound = &update->timeline->bounds[i];
 
@@ -122,10 +123,10 @@ static void index_place(struct update *update, size_t i)
 	module_index_add(&update->live, bound->module.start, i);
 }
 
-static void index_places(struct update *update)
+static void index_bounds(struct update *update)
 {
 	for (size_t i = 0; i < update->timeline->count; i++) {
-		index_place(update, i);
+		index_bound(update, i);
 		module_spans_add(&update->used, &update->timeline->bounds[i].module);
 	}
 	module_spans_finish(&update->used);
@@ -137,18 +138,18 @@ static const struct guest_module *find_listed(const struct update *update,
 {
 	size_t i = module_index_first(&update->listed, module->start);
 
-	while (i != MODULE_INDEX_END && !stayed(module, &update->modules[i]))
+	while (i != MODULE_INDEX_END && !is_unchanged(module, &update->modules[i]))
 		i = module_index_next(&update->listed, i);
 	return i == MODULE_INDEX_END ? NULL : &update->modules[i];
 }
 
-static bool has_live_place(const struct update *update, const struct guest_module *module)
+static bool has_live_bound(const struct update *update, const struct guest_module *module)
 {
 	size_t i = module_index_first(&update->live, module->start);
 
 	for (; i != MODULE_INDEX_END; i = module_index_next(&update->live, i))
 		if (is_live(&update->timeline->bounds[i]) &&
-		    stayed(&update->timeline->bounds[i].module, module))
+		    is_unchanged(&update->timeline->bounds[i].module, module))
 			return true;
 	return false;
 }
@@ -170,15 +171,15 @@ static const struct guest_module *first_of_name(const struct update *update,
 }
 
 /* Readers identify modules by name, and BPF programs, which may share names, by address. */
-static bool name_is_its_own(const struct update *update, const struct guest_module *module)
+static bool has_own_name(const struct update *update, const struct guest_module *module)
 {
 	const struct guest_module *first = module->program ? NULL : first_of_name(update, module);
 
-	return first ? is_again(first, module) : build_id_cache_name_is_plain(module->name);
+	return first ? is_same_build(first, module) : build_id_cache_name_is_plain(module->name);
 }
 
 /* By an earlier one, or by one of this scan that precedes MODULE. */
-static bool is_used_place(const struct update *update, const struct guest_module *module)
+static bool is_used(const struct update *update, const struct guest_module *module)
 {
 	const struct guest_module *one;
 	size_t at = 0;
@@ -194,10 +195,9 @@ static bool is_used_place(const struct update *update, const struct guest_module
 
 /* A BPF program may have replaced one that no scan found, and whose samples are checked later. Only
  * those of the first list begin at time 0. */
-static bool is_since_ever(const struct update *update, const struct guest_module *module)
+static bool begins_at_zero(const struct update *update, const struct guest_module *module)
 {
-	return !(module->program && update->timeline->programs_listed) &&
-	       !is_used_place(update, module);
+	return !(module->program && update->timeline->programs_listed) && !is_used(update, module);
 }
 
 static void begin(struct update *update, const struct guest_module *module,
@@ -207,10 +207,10 @@ static void begin(struct update *update, const struct guest_module *module,
 
 	timeline->bounds[timeline->count] = (struct module_bound){
 		.module = *module,
-		.time = is_since_ever(update, module) ? 0 : now->ended,
-		.written = name_is_its_own(update, module),
+		.time = begins_at_zero(update, module) ? 0 : now->ended,
+		.written = has_own_name(update, module),
 	};
-	index_place(update, timeline->count++);
+	index_bound(update, timeline->count++);
 }
 
 /* Ends modules that the scan did not find. */
@@ -236,10 +236,10 @@ static void apply_scan(struct update *update, const struct collector_scan *lates
 		       const struct collector_scan *now)
 {
 	index_modules(update);
-	index_places(update);
+	index_bounds(update);
 	end_others(update, latest);
 	for (size_t i = 0; i < update->count; i++)
-		if (!has_live_place(update, &update->modules[i]))
+		if (!has_live_bound(update, &update->modules[i]))
 			begin(update, &update->modules[i], now);
 }
 
@@ -264,7 +264,7 @@ int module_timeline_update(struct module_timeline *timeline, const struct guest_
 void module_timeline_confirm(struct module_timeline *timeline, const struct guest_module *module,
 			     uint64_t time)
 {
-	struct module_bound *bound = live_place(timeline, module);
+	struct module_bound *bound = live_bound(timeline, module);
 
 	if (bound)
 		bound->seen = time_later(bound->seen, time);
@@ -300,7 +300,7 @@ bool module_timeline_is_shared(const struct module_timeline *timeline,
 
 	one = other;
 	while (other && (other = module_spans_next(spans, module, &at)))
-		if (!is_again(one, other))
+		if (!is_same_build(one, other))
 			return true;
 	if (address_ranges_overlap(&timeline->forgotten, pages_of(module)))
 		return true;
@@ -312,7 +312,8 @@ static struct module_bound *beginning_of(struct module_timeline *timeline,
 					 const struct module_bound *end)
 {
 	for (size_t i = (size_t)(end - timeline->bounds); i-- > 0;)
-		if (timeline->bounds[i].over && stayed(&timeline->bounds[i].module, &end->module))
+		if (timeline->bounds[i].over &&
+		    is_unchanged(&timeline->bounds[i].module, &end->module))
 			return &timeline->bounds[i];
 	return NULL;
 }

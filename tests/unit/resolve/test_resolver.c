@@ -92,24 +92,17 @@ static void give(struct setting *setting, const void *record)
 	resolver_sideband(setting->resolver, 1, sideband_check(span_of(record, head->size)));
 }
 
-static struct sideband head_of(enum sideband_type type, size_t size, uint64_t time, uint32_t pid)
-{
-	return (struct sideband){
-		.size = (uint32_t)size, .type = (uint16_t)type, .time = time, .pid = pid, .tid = pid
-	};
-}
-
 static void give_fork(struct setting *setting, uint64_t time, uint32_t pid, uint32_t parent)
 {
 	give(setting, &(struct sideband_fork){
-			      head_of(SIDEBAND_FORK, sizeof(struct sideband_fork), time, pid),
+			      sideband_head(SIDEBAND_FORK, sizeof(struct sideband_fork), time, pid),
 			      parent, parent });
 }
 
 static void give_comm(struct setting *setting, uint64_t time, uint32_t pid, const char *name,
 		      uint16_t flags, uint64_t cr3)
 {
-	struct sideband_comm comm = { head_of(SIDEBAND_COMM, sizeof(comm), time, pid), "" };
+	struct sideband_comm comm = { sideband_head(SIDEBAND_COMM, sizeof(comm), time, pid), "" };
 
 	comm.head.flags = flags;
 	comm.head.cr3 = cr3;
@@ -119,7 +112,7 @@ static void give_comm(struct setting *setting, uint64_t time, uint32_t pid, cons
 
 static void give_exit(struct setting *setting, uint64_t time, uint32_t pid)
 {
-	struct sideband record = head_of(SIDEBAND_EXIT, sizeof(record), time, pid);
+	struct sideband record = sideband_head(SIDEBAND_EXIT, sizeof(record), time, pid);
 
 	give(setting, &record);
 }
@@ -131,7 +124,7 @@ static void give_mmap(struct setting *setting, uint64_t time, uint32_t pid, cons
 		char name[64];
 	} record = { .mmap = { .start = CODE, .length = 0x1000, .prot = PROT_READ | PROT_EXEC } };
 
-	record.mmap.head = head_of(SIDEBAND_MMAP, sizeof(record), time, pid);
+	record.mmap.head = sideband_head(SIDEBAND_MMAP, sizeof(record), time, pid);
 	snprintf(record.name, sizeof(record.name), "%s", name);
 	give(setting, &record);
 }
@@ -139,7 +132,7 @@ static void give_mmap(struct setting *setting, uint64_t time, uint32_t pid, cons
 static void give_range(struct setting *setting, enum sideband_type type, uint64_t time,
 		       uint32_t pid, uint64_t address)
 {
-	struct sideband_munmap record = { head_of(type, sizeof(record), time, pid), address,
+	struct sideband_munmap record = { sideband_head(type, sizeof(record), time, pid), address,
 					  0x1000 };
 
 	give(setting, &record);
@@ -152,7 +145,7 @@ static void give_module(struct setting *setting, uint64_t time, const char *name
 		char name[32];
 	} record = { .module = { .start = KERNEL_CODE, .length = 0x1000 } };
 
-	record.module.head = head_of(SIDEBAND_MODULE_LOAD, sizeof(record), time, 0);
+	record.module.head = sideband_head(SIDEBAND_MODULE_LOAD, sizeof(record), time, 0);
 	snprintf(record.name, sizeof(record.name), "%s", name);
 	give(setting, &record);
 }
@@ -292,7 +285,7 @@ TEST(resolver_stage, cr3_tells_the_process_in_user_space_only)
 
 static void give_space(struct setting *setting, uint64_t time, uint32_t pid, uint64_t cr3)
 {
-	struct sideband record = head_of(SIDEBAND_ADDRESS_SPACE, sizeof(record), time, pid);
+	struct sideband record = sideband_head(SIDEBAND_ADDRESS_SPACE, sizeof(record), time, pid);
 
 	record.cr3 = cr3;
 	give(setting, &record);
@@ -409,7 +402,7 @@ TEST(resolver_stage, user_space_is_not_lost_where_no_source_tells_of_it)
 
 TEST(resolver_stage, what_can_not_be_is_refused_and_counted)
 {
-	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 42, 5 };
+	struct sideband_lost lost = { sideband_head(SIDEBAND_LOST, sizeof(lost), 5, 0), 42, 5 };
 	struct setting setting;
 
 	start(&setting, true);
@@ -420,14 +413,14 @@ TEST(resolver_stage, what_can_not_be_is_refused_and_counted)
 	resolver_finish(setting.resolver);
 	CHECK_EQUAL(loss(&setting, LOSS_SIDEBAND_INVALID), 2);
 	CHECK_EQUAL(loss(&setting, LOSS_SIDEBAND_DROPPED), 42);
-	CHECK_STRING(setting.out, "lost"); /* who keeps what was told is to know */
+	CHECK_STRING(setting.out, "lost"); /* losses are passed on, too */
 	resolver_free(setting.resolver);
 }
 
-/* The one that was told meanwhile may have run another program since. */
+/* The process that was reported meanwhile may have executed another program since. */
 TEST(resolver_stage, reports_during_a_loss_are_stale)
 {
-	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
+	struct sideband_lost lost = { sideband_head(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
 	struct setting setting;
 
 	start(&setting, false);
@@ -451,10 +444,10 @@ static void give_unknown(struct setting *setting, uint64_t time, uint64_t cr3)
 	resolver_sample(setting->resolver, 0, &sample);
 }
 
-/* Nor by who was forked since: the parent may have taken another name meanwhile. */
+/* Nor are inherited names: the parent may have changed its name meanwhile. */
 TEST(resolver_stage, names_that_were_told_before_a_loss_are_not_believed)
 {
-	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
+	struct sideband_lost lost = { sideband_head(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
 	struct setting setting;
 
 	start(&setting, false);
@@ -474,10 +467,10 @@ TEST(resolver_stage, names_that_were_told_before_a_loss_are_not_believed)
 	resolver_free(setting.resolver);
 }
 
-/* They may be another process's by now, until somebody says that they are not. */
+/* They may belong to another process until they are reported again. */
 TEST(resolver_stage, page_tables_reported_before_a_loss_are_stale)
 {
-	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
+	struct sideband_lost lost = { sideband_head(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
 	struct setting setting;
 
 	start(&setting, false);
@@ -499,10 +492,11 @@ TEST(resolver_stage, page_tables_reported_before_a_loss_are_stale)
 	resolver_free(setting.resolver);
 }
 
-/* It is over some time. */
+/* An end in the far future is limited. */
 TEST(resolver_stage, loss_does_not_last_for_ever)
 {
-	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, UINT64_MAX };
+	struct sideband_lost lost = { sideband_head(SIDEBAND_LOST, sizeof(lost), 5, 0), 1,
+				      UINT64_MAX };
 	struct setting setting;
 
 	start(&setting, false);
