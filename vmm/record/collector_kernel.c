@@ -263,7 +263,7 @@ static int search(struct collector_kernel *kernel, const struct guest_registers 
 	return error;
 }
 
-/* After memory alone was searched for a while, the agent is asked, too. */
+/* If memory alone did not suffice for a while, the agent's report is requested, too. */
 static bool is_due(struct collector_kernel *kernel, const struct guest_registers *registers,
 		   uint64_t now)
 {

@@ -463,7 +463,7 @@ static void end_program(struct jit_code *code, const struct sideband *record)
 	process->ended = time_later(process->ended, least(record));
 }
 
-/* A CPU may report an earlier loss late. A map that was scanned since has its own end. */
+/* A CPU may report a loss after later events. A map that was scanned since keeps its own end. */
 static void doubt_end(struct map *map, uint64_t from, uint64_t until)
 {
 	if (map->ran > from)
