@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // A program whose functions the compiler puts into one another in many ways: templates, lambdas, a namespace
 // without a name, recursion, parts that exceptions take apart, functions of the library.
 #include <algorithm>

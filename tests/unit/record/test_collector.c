@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/collector.h"
 #include "vmm/record/collector_kernel_parts.h"
 #include "vmm/record/collector_modules.h"

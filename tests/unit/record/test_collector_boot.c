@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recording in which the guest changes its kernel: by a kexec, which is not reported, and by a
  * reset. */
 #include <linux/perf_event.h>

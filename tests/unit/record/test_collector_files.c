@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A recording in many files: each is whole, and each sample in one of them. */
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Reports of modules that come and go between two scans, and of modules that cannot be read.
  */
 #include <errno.h>

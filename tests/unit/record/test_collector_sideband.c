@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From the rings through the collector into a file, and out of it again. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the flight recorder keeps of the sideband against brute force: however
  * much of it went into the base, samples behind that know what was there.

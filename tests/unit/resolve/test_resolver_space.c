@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One address space against brute force: records in any order of time. */
 #include <errno.h>
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The resolver against generated timelines: every sample that goes in comes
  * out once, in order of time, with what brute force says was there.

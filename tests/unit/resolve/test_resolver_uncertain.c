@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Events whose times are known within an error only: what could have come
  * before or after a sample is never said to have, and what is sure is said.

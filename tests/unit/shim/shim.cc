@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // The only C++ of the project: runs the C test bodies under googletest.
 #include "tests/unit/shim/test.h"
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // The view as part of the address, which can be sent to somebody who has the same file:
 //   #search=TEXT & zoom=NUMBER or NAME & view=flame|icicle & theme=light|dark
 

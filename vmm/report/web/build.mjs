@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // Combines the page, its style and its script into the one file that is built into kvmscope:
 //   node build.mjs OUTPUT
 // Runs in a folder with these files and node_modules. {{DATA}} is filled in by flame_graph.c.

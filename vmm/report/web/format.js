@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // Numbers for people.
 
 const grouped = new Intl.NumberFormat("en");

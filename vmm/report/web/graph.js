@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // The flame graph itself, based on d3-flame-graph: drawing, zoom, search, keyboard.
 
 import flamegraph from "d3-flame-graph";

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 import { readAddress, writeAddress } from "./address.js";
 import { count, percent } from "./format.js";
 import { Graph } from "./graph.js";

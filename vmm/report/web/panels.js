@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // Everything around the graph: facts of the recording, the selected frame, the table of functions.
 // Names come from the guest: they become text nodes, never markup.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // The profile inside the page, as vmm/report/flame_graph.c writes it:
 //   about  facts of the recording
 //   frames [[name, image, kind], ...], kind is an index of KINDS

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // Turns the search text into a test of one frame: /regular expression/, =exact name, or part of a name.
 
 export function matcher(text) {

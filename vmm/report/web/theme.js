@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // Light or dark as the system prefers, until the reader chooses; and the colours of frames in both.
 
 const HUES = {
