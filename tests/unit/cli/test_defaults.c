@@ -201,7 +201,7 @@ TEST(defaults, limits_are_documented)
 	check_document("docs/agent-protocol.md",
 		       "records that wait for the guest's time to be known | ",
 		       AGENT_QUEUE_MAX >> 20, " MiB");
-	check_document("docs/agent-protocol.md", "A guest that answers no ping for ",
+	check_document("docs/agent-protocol.md", "if the guest answers no ping for ",
 		       AGENT_TIMEOUT / 1000000000, " s");
 }
 
