@@ -55,8 +55,47 @@ static int read_time(const struct option_row *row, const char *text, uint64_t *t
 		       : 0;
 }
 
+/* Levenshtein distance of two short words; large for longer ones. */
+static size_t word_distance(const char *left, const char *right)
+{
+	size_t row[33], width = strlen(right), diagonal, above;
+
+	if (width >= sizeof(row) / sizeof(row[0]) || strlen(left) > width + 2)
+		return SIZE_MAX;
+	for (size_t i = 0; i <= width; i++)
+		row[i] = i;
+	for (; *left; left++) {
+		diagonal = row[0]++;
+		for (size_t i = 1; i <= width; i++) {
+			above = row[i];
+			row[i] = diagonal + (*left != right[i - 1]);
+			row[i] = above + 1 < row[i] ? above + 1 : row[i];
+			row[i] = row[i - 1] + 1 < row[i] ? row[i - 1] + 1 : row[i];
+			diagonal = above;
+		}
+	}
+	return row[width];
+}
+
+const char *option_closest(const char *text, const char *const *names)
+{
+	const char *closest = NULL;
+	size_t best = 3;
+
+	for (; *names; names++) {
+		size_t distance = word_distance(text, *names);
+
+		if (distance < best && 2 * distance < strlen(*names)) {
+			best = distance;
+			closest = *names;
+		}
+	}
+	return closest;
+}
+
 static int read_choice(const struct option_row *row, const char *text, void *choice)
 {
+	const char *closest = option_closest(text, row->choices);
 	char names[128] = "";
 	size_t length = 0;
 
@@ -68,7 +107,9 @@ static int read_choice(const struct option_row *row, const char *text, void *cho
 		length += (size_t)snprintf(names + length, sizeof(names) - length, "%s%s",
 					   i ? ", " : "", row->choices[i]);
 	}
-	return error_set(-EINVAL, "--%s %s: it must be one of %s", row->name, text, names);
+	return error_set(-EINVAL, "--%s %s: it must be one of %s%s%s%s", row->name, text, names,
+			 closest ? "; did you mean " : "", closest ? closest : "",
+			 closest ? "?" : "");
 }
 
 static int read_row(const struct option_row *row, void *target, char *text)

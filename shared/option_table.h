@@ -69,4 +69,10 @@ int option_table_parse(const struct option_command *command, int argc, char **ar
 int option_number(const char *name, const char *text, unsigned int low, unsigned int high,
 		  unsigned int *number);
 
+/*
+ * The one of NAMES (the last one is NULL) that TEXT was probably meant to be: at most two letters
+ * differ, and most of them agree. NULL: none is close.
+ */
+const char *option_closest(const char *text, const char *const *names);
+
 #endif

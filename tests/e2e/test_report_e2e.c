@@ -325,21 +325,46 @@ TEST(report, reports_errors)
 	check_failure("report -i Makefile", 1, "Makefile");
 	check_failure("report --sort colour", 2, "symbol, image, vcpu, app, comm, pid, tid");
 	check_failure("report --vcpu x", 2, "--vcpu x: it must be a number from 0 to");
-	check_failure("report --percent-limit 101", 2, "not a percentage");
-	check_failure("report --percent-limit=+5", 2, "'+5' is not a percentage");
-	check_failure("report --percent-limit=-0", 2, "not a percentage");
-	check_failure("report --percent-limit 0x5", 2, "not a percentage");
-	check_failure("report --percent-limit .", 2, "not a percentage");
-	check_failure("report perf.data", 2,
-		      "'perf.data' is not an option; -i gives the recording");
-	check_failure("export perf.data", 2, "-i gives the recording");
-	check_failure("export", 2, "--format");
+	check_failure("report --percent-limit 101", 2,
+		      "--percent-limit 101: it must be a number from 0 to 100");
+	check_failure("report --percent-limit=+5", 2, "--percent-limit +5: it must be");
+	check_failure("report --percent-limit=-0", 2, "it must be a number from 0 to 100");
+	check_failure("report --percent-limit 0x5", 2, "it must be a number from 0 to 100");
+	check_failure("report --percent-limit .", 2, "it must be a number from 0 to 100");
+	check_failure("report one.data two.data", 2,
+		      "two.data: only one recording can be read, and it is one.data");
+	check_failure("report build/no-such-file", 1, "build/no-such-file: No such file");
+	check_failure("export build/no-such-file", 1, "build/no-such-file: No such file");
+	check_failure("report --symfs build/no-such-directory", 2,
+		      "--symfs build/no-such-directory: No such file or directory; it must be");
+	check_failure("report --symfs Makefile", 2, "--symfs Makefile: it must be a directory");
+	check_failure("report --color allways", 2, "did you mean always?");
+	check_failure("repotr", 2, "no command named 'repotr'; did you mean report?");
+	check_failure("xyz", 2, "kvmscope --help lists them");
+	check_failure("export -o build/out.svg", 2,
+		      "-o build/out.svg: the suffix must be .html, .folded, .pb.gz or .txt");
 	check_failure("export --format svg", 2, "html, folded, pprof or script");
 	check_failure("export --format html -i build/no-such-file -o build/never.html", 1,
 		      "build/no-such-file");
 	CHECK(access("build/never.html", F_OK) && access("build/never.html.partial", F_OK));
 	check_failure("report --help", 0, "Examples:");
 	check_failure("export --help", 0, "Examples:");
+}
+
+TEST(export, without_options_writes_a_flame_graph_of_perf_data)
+{
+	struct named_guest fixture;
+	char *text;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	text = command_output(NULL,
+			      "kvmscope=$PWD/build/kvmscope; cd %s; "
+			      "$kvmscope export 2>&1; grep -c '<html' flame.html",
+			      fixture.home);
+	CHECK(strstr(text, "writing flame.html"));
+	CHECK(strstr(text, "\n1\n"));
+	free(text);
+	named_guest_end(&fixture);
 }
 
 static void check_rows(const struct named_guest *fixture, const char *format, int rows,

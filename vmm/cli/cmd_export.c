@@ -30,7 +30,9 @@ static const char summary[] =
 	"Writes a recording in other forms."
 	"\v"
 	"Examples:\n"
-	"  kvmscope export --format html -o flame.html\n"
+	"  kvmscope export\n"
+	"      a flame graph of ./perf.data in flame.html\n"
+	"  kvmscope export --format html -o flame.html other.data\n"
 	"      open it in any browser; it needs no network\n"
 	"  kvmscope export --format folded | flamegraph.pl > flame.svg\n"
 	"  kvmscope export --by container -o flame.html\n"
@@ -115,10 +117,19 @@ static int check(void *target)
 {
 	struct arguments *arguments = target;
 
+	if (!arguments->format && !arguments->output) {
+		arguments->format = FORMAT_HTML;
+		arguments->output = "flame.html";
+		log_info("writing flame.html; --format and -o choose another form and file");
+	}
 	if (!arguments->format)
 		arguments->format = format_of_file(arguments->output);
 	if (!arguments->format)
-		return error_set(-EINVAL, "--format is missing: html, folded, pprof or script");
+		return error_set(
+			-EINVAL,
+			"-o %s: the suffix must be .html, .folded, .pb.gz or .txt; or give "
+			"--format",
+			arguments->output);
 	if (arguments->by && arguments->format != FORMAT_HTML && arguments->format != FORMAT_FOLDED)
 		return error_set(-EINVAL, "--by is for html and folded; pprof has labels of both");
 	return 0;
@@ -250,7 +261,9 @@ int command_export(int argc, char **argv)
 	const struct option_command table = { .name = "kvmscope export",
 					      .doc = summary,
 					      .groups = groups,
-					      .hint = "-i gives the recording" };
+					      .words = "[FILE]",
+					      .word = profile_arguments_word,
+					      .context = &arguments.input };
 	int error = option_table_parse(&table, argc, argv);
 
 	if (error)

@@ -23,8 +23,8 @@ static const char summary[] =
 	"Shows where a recorded guest spent its time."
 	"\v"
 	"Examples:\n"
-	"  kvmscope report\n"
-	"      the functions in ./perf.data, busiest first\n"
+	"  kvmscope report [FILE]\n"
+	"      the functions in FILE or ./perf.data, busiest first\n"
 	"  kvmscope report --children -n 20\n"
 	"      20 functions with everything that they called\n"
 	"  kvmscope report --sort vcpu\n"
@@ -87,7 +87,8 @@ static int parse_percent(void *target, char *text)
 	((struct arguments *)target)->report.percent_limit = value;
 	/* Not +5, 0x5 or inf, which strtod() reads. */
 	if (end == text || text[strspn(text, "0123456789.")] || value > 100)
-		return error_set(-EINVAL, "'%s' is not a percentage", text);
+		return error_set(-EINVAL, "--percent-limit %s: it must be a number from 0 to 100",
+				 text);
 	return 0;
 }
 
@@ -178,7 +179,9 @@ int command_report(int argc, char **argv)
 	const struct option_command table = { .name = "kvmscope report",
 					      .doc = summary,
 					      .groups = groups,
-					      .hint = "-i gives the recording" };
+					      .words = "[FILE]",
+					      .word = profile_arguments_word,
+					      .context = &arguments.input };
 	struct profile *profile;
 	int error;
 

@@ -6,6 +6,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/option_table.h"
 #include "vmm/cli/command.h"
 
 static const struct {
@@ -51,6 +52,25 @@ static command *find_command(const char *name)
 	return NULL;
 }
 
+static const char *closest_command(const char *name)
+{
+	const char *names[sizeof(commands) / sizeof(commands[0])];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		names[i] = commands[i].name;
+	return option_closest(name, names);
+}
+
+static void report_unknown(const char *name)
+{
+	const char *closest = closest_command(name);
+
+	if (closest)
+		log_error("no command named '%s'; did you mean %s?", name, closest);
+	else
+		log_error("no command named '%s'; kvmscope --help lists them", name);
+}
+
 /* Reports what stdio could not write. A reader may close a pipe early, and a command that failed
  * has said why. */
 static int finish(int status)
@@ -87,7 +107,7 @@ int main(int argc, char **argv)
 	}
 	run = find_command(argv[1]);
 	if (!run) {
-		log_error("no command named '%s'; kvmscope --help lists them", argv[1]);
+		report_unknown(argv[1]);
 		return EXIT_USAGE;
 	}
 	return finish(run(argc - 1, argv + 1));

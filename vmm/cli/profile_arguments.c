@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -24,6 +25,31 @@ static int add_disk(void *target, char *path)
 		return -EIO;
 	options->disks = arguments->disks;
 	options->disk_count++;
+	return 0;
+}
+
+static const char default_input[] = "perf.data";
+
+int profile_arguments_word(void *context, char *text)
+{
+	struct profile_arguments *arguments = context;
+
+	if (arguments->options.input != default_input)
+		return error_set(-EINVAL, "%s: only one recording can be read, and it is %s", text,
+				 arguments->options.input);
+	arguments->options.input = text;
+	return 0;
+}
+
+static int set_symfs(void *target, char *path)
+{
+	struct stat status;
+
+	if (stat(path, &status))
+		return error_set(-EINVAL, "--symfs %s: %m; it must be a directory", path);
+	if (!S_ISDIR(status.st_mode))
+		return error_set(-EINVAL, "--symfs %s: it must be a directory", path);
+	((struct profile_arguments *)target)->options.sources.symfs = path;
 	return 0;
 }
 
@@ -49,8 +75,8 @@ static const struct option_row rows[] = {
 	  .letter = 'k' },
 	{ "buildid-dir", "DIR", "Build-id cache (kvmscoped's names/, or perf's)", OPTION_TEXT,
 	  AT(sources.buildid_dir) },
-	{ "symfs", "DIR", "The guest's programs and libraries are below DIR", OPTION_TEXT,
-	  AT(sources.symfs) },
+	{ "symfs", "DIR", "The guest's programs and libraries are below DIR", OPTION_PARSE,
+	  .parse = set_symfs },
 	{ "inline", NULL, "Show inlined functions, where DWARF is found", OPTION_SET, AT(inlined) },
 	{ "guest-disk", "FILE", "Search a raw image or block device, repeatable", OPTION_PARSE,
 	  .parse = add_disk },
@@ -86,7 +112,8 @@ static int find_cache(void *target)
 
 struct option_group profile_arguments_options(struct profile_arguments *arguments)
 {
-	*arguments = (struct profile_arguments){ .options = { .input = "perf.data", .vcpu = -1 } };
+	*arguments =
+		(struct profile_arguments){ .options = { .input = default_input, .vcpu = -1 } };
 	return (struct option_group){ "Input:", rows, arguments, find_cache };
 }
 

@@ -17,6 +17,9 @@ struct profile_arguments {
 /* Sets the defaults; a group of options that fills ARGUMENTS. */
 struct option_group profile_arguments_options(struct profile_arguments *arguments);
 
+/* A word of the command line: the recording. For struct option_command. */
+int profile_arguments_word(void *arguments, char *text);
+
 void profile_arguments_free(struct profile_arguments *arguments);
 
 /* One line about a profile without samples. */
