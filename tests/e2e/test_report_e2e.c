@@ -367,6 +367,41 @@ TEST(export, without_options_writes_a_flame_graph_of_perf_data)
 	named_guest_end(&fixture);
 }
 
+TEST(report, every_form_of_a_file_that_is_cut_off_says_so)
+{
+	static const char *const commands[] = {
+		"report",
+		"report --json",
+		"export --format folded",
+		"export --format script",
+		"export --format pprof",
+		"export --format html",
+	};
+	struct named_guest fixture;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	free(command_output(NULL,
+			    "cd %s; head -c $(($(stat -c %%s perf.data) / 2)) perf.data > half; "
+			    "head -c 400 perf.data > head",
+			    fixture.home));
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		int status;
+		char *text = command_output(&status, "build/kvmscope %s %s/half 2>&1 > %s/out",
+					    commands[i], fixture.home, fixture.home);
+
+		CHECK_EQUAL(status, 0);
+		if (!strstr(text, "half is cut off"))
+			FAIL_TEST("kvmscope %s prints \"%s\"", commands[i], text);
+		free(text);
+		text = command_output(&status, "build/kvmscope %s %s/head 2>&1", commands[i],
+				      fixture.home);
+		CHECK_EQUAL(status, 1);
+		CHECK(strstr(text, "has no sample yet"));
+		free(text);
+	}
+	named_guest_end(&fixture);
+}
+
 static void check_rows(const struct named_guest *fixture, const char *format, int rows,
 		       const char *more)
 {

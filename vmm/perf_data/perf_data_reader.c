@@ -86,14 +86,19 @@ static int read_attributes(struct perf_data_reader *reader, const struct perf_da
 	return error;
 }
 
-/* Features are optional: unreadable ones are skipped. */
+/* Features are optional: unreadable ones are skipped. They are last: if one is not in the file, the
+ * file was cut off. */
 static void read_feature(struct perf_data_reader *reader, enum perf_data_feature feature,
 			 struct perf_data_section section)
 {
 	uint8_t *content;
 
-	if (load_section(reader, section, &content))
+	if (load_section(reader, section, &content)) {
+		reader->records.summary.cut_off |=
+			section.offset > reader->input.size ||
+			section.size > reader->input.size - section.offset;
 		return;
+	}
 	if (feature == FEATURE_BUILD_ID && !reader->build_ids) {
 		reader->build_ids = content;
 		reader->build_ids_size = section.size;
@@ -139,6 +144,8 @@ static int read_file_header(struct perf_data_reader *reader)
 	if (!header.data.size || header.data.size > reader->input.size - header.data.offset) {
 		reader->records.summary.cut_off = true;
 		reader->data.size = reader->input.size - header.data.offset;
+		if (header.data.size)
+			reader->records.summary.missing = header.data.size - reader->data.size;
 	} else if (!(header.features[0] | header.features[1] | header.features[2] |
 		     header.features[3])) {
 		reader->records.summary.cut_off = true;

@@ -100,10 +100,11 @@ struct perf_data_events {
 
 /* Unknown fields are "" and 0. */
 struct perf_data_summary {
-	bool cut_off;        /* the writer did not close the file; it is read up to its end */
-	bool compressed;     /* some records are */
-	uint64_t skipped;    /* records of unknown or broken kinds */
-	unsigned int cpus;   /* of the recorded machine */
+	bool cut_off;      /* the writer did not close the file; it is read up to its end */
+	uint64_t missing;  /* of a file that is cut off: bytes of data after its end; 0: unknown */
+	bool compressed;   /* some records are */
+	uint64_t skipped;  /* records of unknown or broken kinds */
+	unsigned int cpus; /* of the recorded machine */
 	unsigned int events; /* in the file; in a pipe, up to what was read */
 	char event_name[64]; /* of the first event */
 	char hostname[65], release[65], arch[65], command_line[1024];

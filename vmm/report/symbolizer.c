@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 #include "shared/parse_number.h"
 #include "shared/printable.h"
 #include "vmm/report/symbolizer_state.h"
@@ -272,6 +273,7 @@ static int on_sample(void *context, const struct perf_data_sample *sample)
 					      .vcpu = vcpu };
 	int error;
 
+	symbolizer->samples++;
 	if ((symbolizer->chosen >= 0 && sample->event != symbolizer->chosen) ||
 	    (symbolizer->options.vcpu >= 0 && vcpu != (uint32_t)symbolizer->options.vcpu))
 		return 0;
@@ -285,15 +287,40 @@ static int on_sample(void *context, const struct perf_data_sample *sample)
 	return symbolizer->each(symbolizer->each_context, &resolved);
 }
 
+/* Warns about a recording without its end. -ENODATA if it has no sample. */
+static int check_whole(const struct symbolizer *symbolizer)
+{
+	const struct perf_data_summary *summary = perf_data_reader_summary(symbolizer->reader);
+	const char *path = symbolizer->options.input;
+
+	if (!summary->cut_off)
+		return 0;
+	if (!symbolizer->samples)
+		return error_set(-ENODATA,
+				 "%s is cut off, or still being recorded, and has no sample yet",
+				 path);
+	if (summary->missing)
+		log_warning("%s is cut off: %llu samples are shown, %llu bytes are missing", path,
+			    (unsigned long long)symbolizer->samples,
+			    (unsigned long long)summary->missing);
+	else
+		log_warning("%s is cut off, or still being recorded: %llu samples are shown", path,
+			    (unsigned long long)symbolizer->samples);
+	return 0;
+}
+
 int symbolizer_run(struct symbolizer *symbolizer,
 		   int (*each)(void *context, const struct symbolized_sample *sample),
 		   void *context)
 {
 	const struct perf_data_events events = { .sample = on_sample, .context = symbolizer };
+	int error;
 
+	symbolizer->samples = 0;
 	symbolizer->each = each;
 	symbolizer->each_context = context;
-	return perf_data_reader_run(symbolizer->reader, &events);
+	error = perf_data_reader_run(symbolizer->reader, &events);
+	return error ? error : check_whole(symbolizer);
 }
 
 const struct perf_data_event *symbolizer_event(const struct symbolizer *symbolizer, size_t number)

@@ -46,8 +46,10 @@ struct symbolized_sample {
 int symbolizer_open(struct symbolizer **symbolizer, const struct profile_options *options);
 void symbolizer_close(struct symbolizer *symbolizer); /* NULL is a no-op */
 
-/* Calls EACH for every sample that OPTIONS select, in file order. A negative result of EACH ends
- * the reading and is returned. */
+/*
+ * Calls EACH for every sample that OPTIONS select, in file order. A negative result of EACH ends
+ * the reading and is returned. Warns about a file that is cut off; -ENODATA if that has no sample.
+ */
 int symbolizer_run(struct symbolizer *symbolizer,
 		   int (*each)(void *context, const struct symbolized_sample *sample),
 		   void *context);

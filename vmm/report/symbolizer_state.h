@@ -49,7 +49,7 @@ struct symbolizer {
 	struct profile_kernel kernels[2]; /* the recorded machine's, and its guest's */
 	const char *unknown, *none;       /* "[unknown]" and "" in the pool */
 	int chosen;                       /* the selected event; -1: all */
-	uint64_t lost;
+	uint64_t lost, samples;           /* samples: read so far, selected or not */
 	int (*each)(void *context, const struct symbolized_sample *sample);
 	void *each_context;
 	struct symbolized_frame stack[PROFILE_DEPTH_MAX];
