@@ -15,6 +15,7 @@
 
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
+#include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
 
@@ -242,4 +243,15 @@ TEST(attach_rights, without_rights_a_process_is_not_reported_as_having_no_vm)
 	CHECK(pclose(output) != 0);
 	if (!strstr(text, "may not be inspected: run as root") || strstr(text, "runs no VM"))
 		FAIL_TEST("%s: %s", command, text);
+}
+
+TEST(attach_rights, a_list_without_rights_is_a_failure)
+{
+	int status;
+	char *text = command_output(&status, "setpriv --reuid=65534 --regid=65534 --clear-groups "
+					     "build/kvmscope attach 2>&1");
+
+	CHECK_EQUAL(status, 1);
+	CHECK(strstr(text, "no process that this user may read runs a VM"));
+	free(text);
 }

@@ -49,6 +49,7 @@ TEST(run, wrong_usage_reports_what_is_right)
 	check_run("run", 2, "--kernel FILE is missing");
 	check_run("run --kernel x --cpus 65", 2, "a number from 1 to 64");
 	check_run("run --kernel x --mem lots", 2, "a size like 512M or 2G");
+	check_run("run --kernel x --mem 1", 2, "--mem: it must be a multiple of 4 KiB and");
 	check_run("run --kernel x --protocol uefi", 2, "--protocol uefi: it must be one of auto");
 	check_run("run --kernel x -F 10001", 2, "a number from 1 to 10000");
 	check_run("run --kernel x --ring-size 100K", 2, "a power of two");

@@ -80,14 +80,14 @@ static int list_vms(void)
 		for (size_t vm = 0; vm < vms; vm++)
 			list_vm(pids[i], vm_fds[vm]);
 	}
-	if (!count)
-		log_info(
-			"no process that this user may read runs a VM%s; a QEMU without KVM is attached to by "
-			"its monitor: --qmp, --domain",
-			geteuid() ? " (root may read all)" : "");
-	else
+	if (count) {
 		log_info("kvmscope attach --pid PID profiles one of them");
-	return EXIT_OK;
+		return EXIT_OK;
+	}
+	log_info("no process that this user may read runs a VM%s; a QEMU without KVM is attached "
+		 "to by its monitor: --qmp, --domain",
+		 geteuid() ? " (root may read all)" : "");
+	return geteuid() ? EXIT_FAILED : EXIT_OK; /* root has seen that there is none */
 }
 
 /* The backend, and why a better one does not work. */

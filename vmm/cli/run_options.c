@@ -139,6 +139,8 @@ static const char *const clocks[] = { "cpu", "wall", NULL };
 static const char *const samplers[] = { "auto", "kick", "bpf", NULL };
 static const char *const priorities[] = { "guest", "host", NULL };
 
+#define GUEST_MEMORY_MIN (1u << 20)
+
 #define AT(field) .offset = offsetof(struct run_options, field)
 
 static const struct option_row kernel_rows[] = {
@@ -304,6 +306,10 @@ static int check(void *target)
 
 	if (!options->boot.kernel)
 		return error_set(-EINVAL, "--kernel FILE is missing");
+	if (options->memory_size < GUEST_MEMORY_MIN || options->memory_size % 4096)
+		return error_set(-EINVAL,
+				 "--mem: it must be a multiple of 4 KiB and at least 1M; a unit "
+				 "follows the number, as in 512M");
 	if (size != NOT_GIVEN &&
 	    (size < RING_SIZE_MIN || size > RING_SIZE_MAX || size & (size - 1)))
 		return error_set(-EINVAL, "--ring-size: it must be a power of two from 64K to 1G");
