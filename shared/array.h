@@ -18,9 +18,10 @@ static inline void *array_grown(void *items, size_t *capacity, size_t needed, si
 
 	if (needed <= *capacity)
 		return items;
+	if (needed > SIZE_MAX / 4 / size)
+		return NULL;
 	while (wanted < needed)
-		if (__builtin_mul_overflow(wanted, 2, &wanted))
-			return NULL;
+		wanted *= 2;
 	items = reallocarray(items, wanted, size);
 	if (items)
 		*capacity = wanted;
