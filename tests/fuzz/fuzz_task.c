@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/fuzz/mapped_pages.h"
+#include "vmm/guest/linux/guest_file.h"
 #include "vmm/guest/linux/task.h"
 
 #define MEMBER 0x1fffu /* largest offset of a member, as BTF would give it */
