@@ -338,7 +338,7 @@ TEST(report, reports_errors)
 	check_failure("report --symfs build/no-such-directory", 2,
 		      "--symfs build/no-such-directory: No such file or directory; it must be");
 	check_failure("report --symfs Makefile", 2, "--symfs Makefile: it must be a directory");
-	check_failure("report --color allways", 2, "did you mean always?");
+	check_failure("report --color neverr", 2, "did you mean never?");
 	check_failure("repotr", 2, "no command named 'repotr'; did you mean report?");
 	check_failure("xyz", 2, "kvmscope --help lists them");
 	check_failure("export -o build/out.svg", 2,
