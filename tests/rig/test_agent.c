@@ -43,11 +43,12 @@ static unsigned long count_function(const char *home, const char *files, const c
 
 	rig_run_here(
 		&result, 300,
-		"HOME=$PWD/%s build/kvmscope report -i " DATA " --sort symbol,image --symfs " FILES
-		"/%s | "
+		"set -o pipefail; HOME=$PWD/%s build/kvmscope report -i " DATA
+		" --sort symbol,image --symfs " FILES "/%s | "
 		"awk '$NF == \"%s\" && $(NF - 1) ~ /%s/ { gsub(\",\", \"\", $2); n += $2; names = names \" \" $(NF - 1) } "
 		"END { print n + 0 names }'",
 		home, files, image, pattern);
+	CHECK_EQUAL(result.status, 0);
 	samples = strtoul(result.output, NULL, 10);
 	if (strstr(result.output, "spin_") && !strstr(result.output, image))
 		FAIL_TEST("a function of %s has the symbol %s", image, result.output);
@@ -98,8 +99,8 @@ static const char *make_initrd(void)
 	bool made;
 
 	rig_run_here(&result, 300,
-		     "mkdir -p " FILES "/right " FILES "/wrong/bin && ln -sfn ../../remap " FILES
-		     "/right/bin && "
+		     "mkdir -p " FILES "/right " FILES "/wrong/bin " FILES
+		     "/none && ln -sfn ../../remap " FILES "/right/bin && "
 		     "(cd build/rig/remap && cp alpha " FILES_HERE "/beta && cp beta " FILES_HERE
 		     "/gamma && "
 		     "cp gamma " FILES_HERE "/delta && cp delta " FILES_HERE
