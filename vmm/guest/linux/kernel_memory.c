@@ -4,14 +4,16 @@
 #include "shared/clock_ns.h"
 #include "vmm/guest/page_walk.h"
 
-static const struct kernel_memory_window *find_window(struct kernel_memory *memory, uint64_t gva)
+/*
+ * Walks the page tables. Not inlined: a stack protector would cost each read in a known window more
+ * than the search.
+ */
+static __attribute__((noinline)) const struct kernel_memory_window *
+add_window(struct kernel_memory *memory, uint64_t gva)
 {
 	struct kernel_memory_window *window;
 	struct guest_translation found;
 
-	for (unsigned int i = 0; i < KERNEL_MEMORY_WINDOWS; i++)
-		if (gva - memory->windows[i].start < memory->windows[i].size)
-			return &memory->windows[i];
 	if (guest_translate(memory->view, memory->paging, gva, &found))
 		return NULL;
 	window = &memory->windows[memory->next++ % KERNEL_MEMORY_WINDOWS];
@@ -19,6 +21,14 @@ static const struct kernel_memory_window *find_window(struct kernel_memory *memo
 						 .size = found.page_size,
 						 .gpa = found.gpa & ~(found.page_size - 1) };
 	return window;
+}
+
+static const struct kernel_memory_window *find_window(struct kernel_memory *memory, uint64_t gva)
+{
+	for (unsigned int i = 0; i < KERNEL_MEMORY_WINDOWS; i++)
+		if (gva - memory->windows[i].start < memory->windows[i].size)
+			return &memory->windows[i];
+	return add_window(memory, gva);
 }
 
 bool kernel_memory_translate(struct kernel_memory *memory, uint64_t gva, uint64_t *gpa)
