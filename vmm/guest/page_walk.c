@@ -11,18 +11,27 @@
 #define ADDRESS   0x000ffffffffff000ull /* bits 51:12 of an 8-byte entry */
 #define LEAF_BITS 0x8000000000000fffull
 
-/* Inline, so that the copy is one load: walks dominate the cost of reading a guest. */
-static inline int read_entry(const struct guest_view *view, uint64_t gpa, size_t size,
-			     uint64_t *entry)
+static __attribute__((noinline)) uint64_t read_unmapped_entry(const struct guest_view *view,
+							      uint64_t gpa, size_t size)
+{
+	uint64_t entry = 0;
+
+	return guest_read_physical(view, gpa, &entry, size) ? 0 : entry;
+}
+
+/*
+ * The entry at GPA; 0, which is not present, if it cannot be read. Inline, so that the copy is one
+ * load and needs no stack protector: walks dominate the cost of reading a guest.
+ */
+static inline uint64_t read_entry(const struct guest_view *view, uint64_t gpa, size_t size)
 {
 	const void *mapped = guest_physical_pointer(view, gpa, size);
+	uint64_t entry = 0;
 
-	*entry = 0;
-	if (mapped)
-		memcpy(entry, mapped, size);
-	else if (guest_read_physical(view, gpa, entry, size))
-		return -EFAULT;
-	return *entry & PRESENT ? 0 : -EFAULT;
+	if (!mapped)
+		return read_unmapped_entry(view, gpa, size);
+	memcpy(&entry, mapped, size);
+	return entry;
 }
 
 static int set_leaf(struct guest_translation *translation, uint64_t frame, uint64_t size,
@@ -43,9 +52,9 @@ static int walk_wide(const struct guest_view *view, uint64_t table, int levels, 
 {
 	for (int level = levels;; level--) {
 		unsigned int shift = 12 + 9 * (unsigned int)(level - 1);
-		uint64_t entry;
+		uint64_t entry = read_entry(view, table + (gva >> shift & 511) * 8, 8);
 
-		if (read_entry(view, table + (gva >> shift & 511) * 8, 8, &entry))
+		if (!(entry & PRESENT))
 			return -EFAULT;
 		if (level == 1 || (entry & LARGE && level <= 3))
 			return set_leaf(translation, entry & ADDRESS, 1ull << shift, gva, entry);
@@ -70,9 +79,9 @@ static int walk_long_mode(const struct guest_view *view, const struct guest_pagi
 static int walk_pae(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
 		    struct guest_translation *translation)
 {
-	uint64_t entry;
+	uint64_t entry = read_entry(view, (paging->cr3 & 0xffffffe0) + (gva >> 30) * 8, 8);
 
-	if (read_entry(view, (paging->cr3 & 0xffffffe0) + (gva >> 30) * 8, 8, &entry))
+	if (!(entry & PRESENT))
 		return -EFAULT;
 	return walk_wide(view, entry & ADDRESS, 2, gva, translation);
 }
@@ -82,14 +91,15 @@ static int walk_pae(const struct guest_view *view, const struct guest_paging *pa
 static int walk_32bit(const struct guest_view *view, const struct guest_paging *paging,
 		      uint64_t gva, struct guest_translation *translation)
 {
-	uint64_t entry;
+	uint64_t entry = read_entry(view, (paging->cr3 & 0xfffff000) + (gva >> 22) * 4, 4);
 
-	if (read_entry(view, (paging->cr3 & 0xfffff000) + (gva >> 22) * 4, 4, &entry))
+	if (!(entry & PRESENT))
 		return -EFAULT;
 	if (entry & LARGE && paging->cr4 & CR4_PSE)
 		return set_leaf(translation, (entry & 0xffc00000) | (entry & 0x1fe000) << 19,
 				4ull << 20, gva, entry);
-	if (read_entry(view, (entry & 0xfffff000) + (gva >> 12 & 1023) * 4, 4, &entry))
+	entry = read_entry(view, (entry & 0xfffff000) + (gva >> 12 & 1023) * 4, 4);
+	if (!(entry & PRESENT))
 		return -EFAULT;
 	return set_leaf(translation, entry & 0xfffff000, 4096, gva, entry);
 }

@@ -32,7 +32,8 @@ void stack_reader_start(struct stack_reader *reader, const struct guest_view *vi
 	*reader = (struct stack_reader){ .view = view, .paging = paging, .page = NO_PAGE };
 }
 
-static bool load_page(struct stack_reader *reader, uint64_t page)
+/* Not inlined, as read_unmapped(): a read in the current page needs no stack protector. */
+static __attribute__((noinline)) bool load_page(struct stack_reader *reader, uint64_t page)
 {
 	struct guest_translation translation;
 
@@ -45,17 +46,28 @@ static bool load_page(struct stack_reader *reader, uint64_t page)
 	return true;
 }
 
+static __attribute__((noinline)) bool read_unmapped(struct stack_reader *reader, uint64_t offset,
+						    unsigned int width, uint64_t *value)
+{
+	uint64_t read = 0;
+
+	if (guest_read_physical(reader->view, reader->gpa + offset, &read, width))
+		return false;
+	*value = read;
+	return true;
+}
+
 bool stack_read(struct stack_reader *reader, uint64_t gva, unsigned int width, uint64_t *value)
 {
-	uint64_t page = gva & ~(PAGE - 1), read = 0;
+	uint64_t page = gva & ~(PAGE - 1), offset = gva - page, word;
 
 	if (gva % width || (page != reader->page && !load_page(reader, page)))
 		return false;
-	if (reader->mapped)
-		memcpy(&read, reader->mapped + (gva - page), width);
-	else if (guest_read_physical(reader->view, reader->gpa + (gva - page), &read, width))
-		return false;
-	*value = read;
+	if (!reader->mapped)
+		return read_unmapped(reader, offset, width, value);
+	/* The aligned word that contains it. */
+	memcpy(&word, reader->mapped + (offset & ~7ull), sizeof(word));
+	*value = word >> offset % 8 * 8 & UINT64_MAX >> (64 - width * 8);
 	return true;
 }
 
