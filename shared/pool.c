@@ -48,7 +48,7 @@ const char *pool_string(struct pool *pool, const char *text)
 		return NULL;
 	memcpy(copy, text, size);
 	make_printable(copy);
-	hash = hash_mix(hash_add_text(HASH_START, copy), 0);
+	hash = hash_mix_bytes(0, copy, strlen(copy));
 	stored = hash_table_find(&pool->strings, hash, same_text, copy);
 	if (!stored) {
 		stored = pool_alloc(pool, strlen(copy) + 1);

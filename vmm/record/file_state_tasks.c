@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/hash.h"
 #include "vmm/record/file_state_parts.h"
 
 /* Ids are given one after the other, so low bits distinguish those in use. Only touched pages of
@@ -107,7 +108,7 @@ bool file_tasks_cgroup_due(struct file_tasks *tasks, uint64_t id)
 /* Its slot, or the one where it belongs: half of them are free. */
 static uint64_t *find_root(struct file_tasks *tasks, uint64_t address)
 {
-	uint64_t hash = (address >> PAGE_SHIFT) * 0x9e3779b97f4a7c15ull >> 32;
+	uint64_t hash = hash_mix(0, address);
 
 	while (tasks->roots[hash % ROOT_SLOTS] && tasks->roots[hash % ROOT_SLOTS] != address)
 		hash++;

@@ -10,9 +10,6 @@
 
 /* --- by number -------------------------------------------------------------------- */
 
-/* Knuth, The Art of Computer Programming, vol. 3, 6.4: the fraction of the golden ratio. */
-#define MULTIPLIER 0x9e3779b97f4a7c15ull
-
 int module_index_open(struct module_index *index, size_t count)
 {
 	*index = (struct module_index){ .bits = 1 };
@@ -35,7 +32,7 @@ void module_index_close(struct module_index *index)
 
 static size_t bucket_of(const struct module_index *index, uint64_t number)
 {
-	return number * MULTIPLIER >> (64 - index->bits);
+	return hash_mix(0, number) >> (64 - index->bits);
 }
 
 void module_index_add(struct module_index *index, uint64_t number, size_t member)
@@ -58,7 +55,7 @@ size_t module_index_next(const struct module_index *index, size_t member)
 
 uint64_t module_index_name(const char *name)
 {
-	return hash_add_text(HASH_START, name);
+	return hash_mix_bytes(0, name, strlen(name));
 }
 
 /* --- by range --------------------------------------------------------------------- */

@@ -72,6 +72,7 @@ static int keep_image(struct symbolizer *symbolizer, const struct profile_image 
 {
 	uint64_t hash = hash_mix(hash_pointer(image->path), (uintptr_t)image->kernel);
 
+	hash = hash_mix_bytes(hash_mix(hash, image->kind), image->build_id, image->build_id_size);
 	*kept = hash_table_find(&symbolizer->images, hash, same_image, image);
 	if (*kept)
 		return 0;

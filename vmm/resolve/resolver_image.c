@@ -14,11 +14,8 @@ static uint64_t hash_image(const struct resolver_image *image, const char *name)
 	uint64_t hash = hash_mix(image->inode, (uint64_t)image->major << 32 | image->minor);
 
 	hash = hash_mix(hash, image->generation);
-	for (size_t i = 0; i < image->build_id_size; i++)
-		hash = hash_mix(hash, image->build_id[i]);
-	for (; *name; name++)
-		hash = hash_mix(hash, (uint8_t)*name);
-	return hash;
+	hash = hash_mix_bytes(hash, image->build_id, image->build_id_size);
+	return hash_mix_bytes(hash, name, strlen(name));
 }
 
 static bool same_image(const struct resolver_image *a, const struct resolver_image *b,

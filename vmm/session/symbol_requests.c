@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "shared/error.h"
+#include "shared/hash.h"
 #include "shared/log.h"
 #include "shared/thread_check.h"
 #include "vmm/symbols/image_file.h"
@@ -56,10 +57,7 @@ int symbol_requests_create(struct symbol_requests **result,
 /* The slot of BUILD, or the free one it would get. There is always a free one. */
 static struct mapped_image *find(struct symbol_requests *symbols, const struct build *build)
 {
-	uint64_t hash = 0;
-
-	memcpy(&hash, build->id, sizeof(hash));
-	for (size_t i = (size_t)(hash * 0x9e3779b97f4a7c15ull >> 40);; i++) {
+	for (size_t i = (size_t)hash_mix_bytes(0, build, sizeof(*build));; i++) {
 		struct mapped_image *slot = &symbols->images[i % SLOTS];
 
 		if (!slot->build.size || !memcmp(&slot->build, build, sizeof(*build)))
