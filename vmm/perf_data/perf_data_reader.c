@@ -9,8 +9,9 @@
 #include "vmm/perf_data/perf_data_input.h"
 #include "vmm/perf_data/perf_data_records.h"
 
-/* Larger sections are refused unread. */
-#define SECTION_MAX (64u << 20)
+/* Larger sections are refused unread, and so are those after this sum, as sections may overlap. */
+#define SECTION_MAX  (64u << 20)
+#define SECTIONS_MAX (256u << 20)
 
 struct perf_data_reader {
 	char *path;
@@ -20,6 +21,7 @@ struct perf_data_reader {
 	struct perf_data_unpack unpack;
 	uint8_t *build_ids; /* the table as in the file; owned */
 	size_t build_ids_size;
+	uint64_t sections; /* sum of the sizes of the sections read */
 	uint64_t position; /* position of the current record, for messages */
 	uint64_t *aligned; /* buffer for one record */
 };
@@ -33,8 +35,9 @@ static int broken(const struct perf_data_reader *reader, const char *what)
 static int load_section(struct perf_data_reader *reader, struct perf_data_section section,
 			uint8_t **content)
 {
-	if (section.size > SECTION_MAX)
+	if (section.size > SECTION_MAX || section.size > SECTIONS_MAX - reader->sections)
 		return broken(reader, "a section is too large");
+	reader->sections += section.size;
 	*content = malloc(section.size ? section.size : 1);
 	if (!*content) {
 		return error_set(-ENOMEM, "no memory to read %s", reader->path);

@@ -229,6 +229,52 @@ TEST(perf_data, reader_bounds_unpacked_data)
 	CHECK_EQUAL(seen.samples, 10);
 }
 
+/* The bytes that this thread has read from files; 0: the kernel does not count them. */
+static uint64_t bytes_read(void)
+{
+	unsigned long long bytes = 0;
+	FILE *file = fopen("/proc/thread-self/io", "re");
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "rchar: %llu", &bytes) != 1)
+		bytes = 0;
+	fclose(file);
+	return bytes;
+}
+
+/* All features are the same 64 MiB of a file that has no more: reading each would be 16 GiB. */
+TEST(perf_data, reader_bounds_sections_that_overlap)
+{
+	struct perf_data_section sections[FEATURE_COUNT];
+	struct perf_data_header header;
+	uint8_t bytes[8192];
+	size_t size = load(CORPUS "plain", bytes, 4096), table;
+	int fd = memfd_create("perf.data", MFD_CLOEXEC);
+	uint64_t begin = bytes_read();
+	struct seen seen;
+	char path[32];
+
+	if (!begin)
+		SKIP("no /proc/thread-self/io");
+	REQUIRE(size > sizeof(header));
+	memcpy(&header, bytes, sizeof(header));
+	memset(header.features, 0xff, sizeof(header.features));
+	memcpy(bytes, &header, sizeof(header));
+	table = header.data.offset + header.data.size;
+	REQUIRE(table + sizeof(sections) <= sizeof(bytes));
+	for (size_t i = 0; i < FEATURE_COUNT; i++)
+		sections[i] = (struct perf_data_section){ sizeof(bytes), 64 << 20 };
+	memcpy(bytes + table, sections, sizeof(sections));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	REQUIRE_EQUAL(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+	REQUIRE_EQUAL(ftruncate(fd, (64 << 20) + sizeof(bytes)), 0);
+	CHECK_EQUAL(read_path(path, &seen, NULL), 0);
+	CHECK_EQUAL(seen.samples, 10);
+	CHECK(bytes_read() - begin < (300u << 20));
+	close(fd);
+}
+
 static int stop_at_third(void *context, const struct perf_data_sample *sample)
 {
 	return ++*(unsigned int *)context == 3 ? -ECANCELED : 0;
