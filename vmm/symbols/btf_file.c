@@ -33,13 +33,14 @@ static int load_section(Elf *elf, uint8_t **data, size_t *size)
 	if (elf_getshdrstrndx(elf, &names))
 		return -EINVAL;
 	while ((section = elf_nextscn(elf, section))) {
-		Elf_Data *content = elf_rawdata(section, NULL);
 		const char *name = NULL;
+		Elf_Data *content;
 		GElf_Shdr header;
 
-		if (gelf_getshdr(section, &header))
+		if (gelf_getshdr(section, &header) && header.sh_size <= SIZE_MAX_BTF)
 			name = elf_strptr(elf, names, header.sh_name);
-		if (name && !strcmp(name, ".BTF") && content && content->d_buf && content->d_size)
+		content = name && !strcmp(name, ".BTF") ? elf_rawdata(section, NULL) : NULL;
+		if (content && content->d_buf && content->d_size)
 			return copy(content->d_buf, content->d_size, data, size);
 	}
 	return -EINVAL;

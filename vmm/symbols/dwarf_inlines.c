@@ -116,12 +116,20 @@ static int find_units(struct dwarf_inlines *inlines)
 	return error;
 }
 
+/* libdw reads whole sections. */
+static Dwarf *begin_dwarf(const struct elf_file *file)
+{
+	return elf_file_content_size(file) <= ELF_DWARF_MAX
+		       ? dwarf_begin_elf(file->elf, DWARF_C_READ, NULL)
+		       : NULL;
+}
+
 static bool open_shared(struct dwarf_inlines *inlines, const char *path, struct span build_id)
 {
 	if (inlines->shared || elf_file_open(&inlines->shared_file, path))
 		return inlines->shared;
 	if (!elf_file_check(&inlines->shared_file, build_id))
-		inlines->shared = dwarf_begin_elf(inlines->shared_file.elf, DWARF_C_READ, NULL);
+		inlines->shared = begin_dwarf(&inlines->shared_file);
 	if (!inlines->shared)
 		elf_file_close(&inlines->shared_file);
 	return inlines->shared;
@@ -168,7 +176,7 @@ static bool find_shared(struct dwarf_inlines *inlines, const struct symbol_sourc
 
 static int read_dwarf(struct dwarf_inlines *inlines, const struct symbol_sources *sources)
 {
-	inlines->dwarf = dwarf_begin_elf(inlines->file.elf, DWARF_C_READ, NULL);
+	inlines->dwarf = begin_dwarf(&inlines->file);
 	if (inlines->dwarf && !find_shared(inlines, sources))
 		return error_set(-ENODATA, "the shared DWARF file of %s was not found",
 				 inlines->file.path);

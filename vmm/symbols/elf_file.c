@@ -36,6 +36,15 @@ static int open_regular(const char *path)
 	return fd;
 }
 
+static bool has_many_headers(Elf *elf)
+{
+	size_t sections = 0, segments = 0;
+
+	elf_getshdrnum(elf, &sections);
+	elf_getphdrnum(elf, &segments);
+	return sections > ELF_HEADERS_MAX || segments > ELF_HEADERS_MAX;
+}
+
 int elf_file_open(struct elf_file *file, const char *path)
 {
 	*file = (struct elf_file){ .path = path, .fd = open_regular(path) };
@@ -48,7 +57,48 @@ int elf_file_open(struct elf_file *file, const char *path)
 		elf_file_close(file);
 		return error_set(-EINVAL, "%s is not an ELF file", path);
 	}
+	if (has_many_headers(file->elf)) {
+		elf_file_close(file);
+		return error_set(-EFBIG, "%s has more than %u sections or segments", path,
+				 ELF_HEADERS_MAX);
+	}
 	return 0;
+}
+
+Elf_Data *elf_file_data(Elf_Scn *section, uint64_t *left)
+{
+	GElf_Shdr header;
+
+	if (!gelf_getshdr(section, &header) || header.sh_size > *left)
+		return NULL;
+	*left -= header.sh_size;
+	return elf_getdata(section, NULL);
+}
+
+/* elf_strptr() searches a table that does not end with NUL at each call. */
+struct elf_strings elf_file_strings(const struct elf_file *file, size_t number)
+{
+	Elf_Scn *section = elf_getscn(file->elf, number);
+	uint64_t left = ELF_STRINGS_MAX;
+	Elf_Data *data = section ? elf_file_data(section, &left) : NULL;
+	const char *last = data && data->d_buf ? memrchr(data->d_buf, '\0', data->d_size) : NULL;
+
+	if (!last)
+		return (struct elf_strings){ 0 };
+	return (struct elf_strings){ data->d_buf, (size_t)(last - (const char *)data->d_buf) + 1 };
+}
+
+uint64_t elf_file_content_size(const struct elf_file *file)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+	uint64_t sum = 0;
+
+	while ((section = elf_nextscn(file->elf, section)))
+		if (gelf_getshdr(section, &header) && header.sh_type != SHT_NOBITS &&
+		    __builtin_add_overflow(sum, header.sh_size, &sum))
+			return UINT64_MAX;
+	return sum;
 }
 
 int elf_file_read_at(void *fd, uint64_t offset, void *to, size_t size)
@@ -102,6 +152,7 @@ bool elf_file_is_whole(const struct elf_file *file, uint64_t size)
 size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id)
 {
 	Elf *elf = file->elf;
+	uint64_t sections = ELF_NOTES_MAX, segments = ELF_NOTES_MAX;
 	size_t count = 0, size;
 	GElf_Phdr segment;
 	GElf_Shdr header;
@@ -109,15 +160,20 @@ size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id)
 
 	while ((section = elf_nextscn(elf, section)))
 		if (gelf_getshdr(section, &header) && header.sh_type == SHT_NOTE &&
-		    (size = build_id_in(elf_getdata(section, NULL), build_id)))
+		    (size = build_id_in(elf_file_data(section, &sections), build_id)))
 			return size;
 	elf_getphdrnum(elf, &count);
-	for (size_t i = 0; i < count; i++)
-		if (gelf_getphdr(elf, (int)i, &segment) && segment.p_type == PT_NOTE &&
-		    (size = build_id_in(elf_getdata_rawchunk(elf, (int64_t)segment.p_offset,
-							     segment.p_filesz, ELF_T_NHDR),
-					build_id)))
+	for (size_t i = 0; i < count; i++) {
+		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_NOTE ||
+		    segment.p_filesz > segments)
+			continue;
+		segments -= segment.p_filesz;
+		size = build_id_in(elf_getdata_rawchunk(elf, (int64_t)segment.p_offset,
+							segment.p_filesz, ELF_T_NHDR),
+				   build_id);
+		if (size)
 			return size;
+	}
 	return 0;
 }
 

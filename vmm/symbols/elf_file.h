@@ -21,19 +21,49 @@ struct elf_file {
 	Elf *elf;
 };
 
+/* Limits of what is read of a file, in bytes, as sparse files cost their author nothing. The
+ * largest programs have a tenth of it. */
+#define ELF_SYMBOLS_MAX (256ull << 20)
+#define ELF_STRINGS_MAX (512ull << 20)
+#define ELF_NOTES_MAX   (16ull << 20) /* all note sections or segments together */
+#define ELF_DWARF_MAX   (8ull << 30)  /* all sections of a file whose DWARF is read */
+#define ELF_HEADERS_MAX (1u << 20)    /* number of section headers, and of program headers */
+
+/* Strings of a string table. */
+struct elf_strings {
+	const char *bytes; /* the file's */
+	size_t size;       /* ends after a NUL */
+};
+
 /* Loadable segments. */
 struct elf_segments {
 	GElf_Phdr loaded[64];
 	size_t count;
 };
 
-/* The errors of open(); -EINVAL: not an ELF file, or not a regular file. */
+/* The errors of open(); -EINVAL: not an ELF file, or not a regular file; -EFBIG: more headers than
+ * ELF_HEADERS_MAX. */
 int elf_file_open(struct elf_file *file, const char *path);
 void elf_file_close(struct elf_file *file);
 
 /* Reads SIZE bytes at OFFSET of the file descriptor *FD, all or -EFAULT: the read() of struct
  * elf_source. */
 int elf_file_read_at(void *fd, uint64_t offset, void *to, size_t size);
+
+/* The content of SECTION, whose size is subtracted from *LEFT; NULL if it is larger, or unreadable.
+ */
+Elf_Data *elf_file_data(Elf_Scn *section, uint64_t *left);
+
+/* The string table in section NUMBER; empty if it is unreadable or above ELF_STRINGS_MAX. */
+struct elf_strings elf_file_strings(const struct elf_file *file, size_t number);
+/* NULL: OFFSET is not in the table. */
+static inline const char *elf_strings_at(const struct elf_strings *strings, uint64_t offset)
+{
+	return offset < strings->size ? strings->bytes + offset : NULL;
+}
+
+/* The sum of the sizes of all sections with content; UINT64_MAX: it overflows. */
+uint64_t elf_file_content_size(const struct elf_file *file);
 
 /* The build id's size, 0 without one. BUILD_ID holds ELF_BUILD_ID_MAX bytes. */
 size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id);

@@ -11,6 +11,9 @@
 #include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/symbol_list.h"
 
+/* Limit for the sum of the names of a file's symbols, in bytes. */
+#define NAMES_MAX ((size_t)1 << 30)
+
 /* Functions, objects and labels, like perf (elf_sym__is_function, _is_object, _is_label). */
 static bool is_symbol(const GElf_Sym *symbol, const char *name)
 {
@@ -90,13 +93,14 @@ static bool read_note(Elf_Data *data, struct symbol_file_note *note)
 static struct symbol_file_note note_of(Elf *elf)
 {
 	struct symbol_file_note note = { 0 };
+	uint64_t left = ELF_NOTES_MAX;
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
 	bool found = false;
 
 	while (!found && (section = elf_nextscn(elf, section)))
 		if (gelf_getshdr(section, &header) && header.sh_type == SHT_NOTE)
-			found = read_note(elf_getdata(section, NULL), &note);
+			found = read_note(elf_file_data(section, &left), &note);
 	return note;
 }
 
@@ -137,6 +141,7 @@ struct reading {
 	const struct elf_segments *segments;
 	struct symbol_list *list;
 	bool dynamic; /* .dynsym: functions between two symbols may be missing */
+	size_t names; /* bytes of the names read so far */
 	bool stubs;   /* only PLT stubs, from a symbol file, which has no code to find them in */
 };
 
@@ -159,23 +164,38 @@ static int add_symbol(const struct reading *reading, const GElf_Sym *symbol, con
 	return symbol_list_add(reading->list, &listed);
 }
 
+/* Symbols may share a long name, so the sum is not limited by the table's size. */
+static bool charge_name(struct reading *reading, const char *name)
+{
+	size_t left = NAMES_MAX - reading->names;
+
+	reading->names += name ? strnlen(name, left) : 0;
+	return reading->names < NAMES_MAX;
+}
+
 static int read_table(struct reading *reading)
 {
 	const struct elf_file *file = reading->file;
 	GElf_Shdr header;
 	Elf_Scn *section = find_table(file->elf, &header);
-	Elf_Data *data = section ? elf_getdata(section, NULL) : NULL;
+	uint64_t left = ELF_SYMBOLS_MAX;
+	Elf_Data *data = section ? elf_file_data(section, &left) : NULL;
+	struct elf_strings strings = { 0 };
 	size_t count = data && header.sh_entsize ? data->d_size / header.sh_entsize : 0;
 	GElf_Sym symbol;
 	int error = 0;
 
 	reading->dynamic = section && header.sh_type == SHT_DYNSYM;
+	if (count)
+		strings = elf_file_strings(file, header.sh_link);
 	for (size_t i = 0; i < count && !error; i++) {
 		const char *name;
 
 		if (!gelf_getsym(data, (int)i, &symbol))
 			break;
-		name = elf_strptr(file->elf, header.sh_link, symbol.st_name);
+		name = elf_strings_at(&strings, symbol.st_name);
+		if (!charge_name(reading, name))
+			return error_set(-EFBIG, "%s has too many symbols", file->path);
 		if (is_symbol(&symbol, name) && (!reading->stubs || strstr(name, "@plt")))
 			error = add_symbol(reading, &symbol, name);
 	}

@@ -18,6 +18,8 @@ int symbol_list_add(struct symbol_list *list, const struct listed_symbol *symbol
 		return error_set(-ENOMEM, "no memory for %zu symbols", list->count + 1);
 	list->symbols[list->count] = *symbol;
 	list->symbols[list->count].order = list->count;
+	list->symbols[list->count].length = strlen(symbol->name);
+	list->symbols[list->count].underscores = strspn(symbol->name, "_");
 	list->count++;
 	return 0;
 }
@@ -48,11 +50,6 @@ static bool is_global(const struct listed_symbol *symbol)
 	return isupper((unsigned char)symbol->type) && !is_weak(symbol);
 }
 
-static size_t underscores(const char *name)
-{
-	return strspn(name, "_");
-}
-
 /* The "SyS" aliases of system calls are never shown (arch__choose_best_symbol). */
 static bool is_system_call_alias(const char *name)
 {
@@ -62,16 +59,14 @@ static bool is_system_call_alias(const char *name)
 /* For two symbols of known sizes at one address, A before B in the file: true if A is shown. */
 static bool first_is_better(const struct listed_symbol *a, const struct listed_symbol *b)
 {
-	size_t length_a = strlen(a->name), length_b = strlen(b->name);
-
 	if (is_weak(a) != is_weak(b))
 		return is_weak(b);
 	if (is_global(a) != is_global(b))
 		return is_global(a);
-	if (underscores(a->name) != underscores(b->name))
-		return underscores(a->name) < underscores(b->name);
-	if (length_a != length_b)
-		return length_a > length_b;
+	if (a->underscores != b->underscores)
+		return a->underscores < b->underscores;
+	if (a->length != b->length)
+		return a->length > b->length;
 	return !is_system_call_alias(a->name);
 }
 

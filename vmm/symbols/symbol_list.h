@@ -18,8 +18,10 @@ struct listed_symbol {
 	uint64_t limit;     /* but not beyond LIMIT; 0: the last symbol ends with its page */
 	const char *name;   /* not owned: must live until symbol_list_finish() */
 	const char *module; /* not owned; NULL for the main image */
-	size_t order;       /* position in the file, set by symbol_list_add() */
-	char type;          /* as in /proc/kallsyms */
+	/* Set by symbol_list_add(): position in the file; bytes of the name, and those it begins
+	 * with that are underscores. */
+	size_t order, length, underscores;
+	char type; /* as in /proc/kallsyms */
 };
 
 /* Zeroed: empty. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -135,5 +136,71 @@ TEST(elf_symbols, survives_truncated_files)
 		/* The section headers are at the end: without them there are no symbols. */
 		CHECK(elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, (struct span){ 0 }) < 0);
 	}
+	unlink(path);
+}
+
+/* Writes a sparse file whose only symbols are a section of SYMBOLS bytes, with names in another of
+ * STRINGS bytes. */
+static void write_sparse(const char *path, uint64_t symbols, uint64_t strings)
+{
+	const uint64_t start = 4096;
+	const Elf64_Ehdr header = {
+		.e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+		.e_type = ET_EXEC,
+		.e_machine = EM_X86_64,
+		.e_version = EV_CURRENT,
+		.e_shoff = sizeof(header),
+		.e_ehsize = sizeof(header),
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = 3,
+	};
+	const Elf64_Shdr sections[3] = {
+		{ 0 },
+		{ .sh_type = SHT_SYMTAB,
+		  .sh_offset = start,
+		  .sh_size = symbols,
+		  .sh_link = 2,
+		  .sh_entsize = sizeof(Elf64_Sym) },
+		{ .sh_type = SHT_STRTAB, .sh_offset = start + symbols, .sh_size = strings },
+	};
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	REQUIRE(fd >= 0);
+	CHECK_EQUAL(write(fd, &header, sizeof(header)), sizeof(header));
+	CHECK_EQUAL(write(fd, sections, sizeof(sections)), sizeof(sections));
+	CHECK_EQUAL(ftruncate(fd, (off_t)(start + symbols + strings)), 0);
+	close(fd);
+}
+
+/* The bytes that this thread has read from files; 0: the kernel does not count them. */
+static uint64_t bytes_read(void)
+{
+	unsigned long long bytes = 0;
+	FILE *file = fopen("/proc/thread-self/io", "re");
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "rchar: %llu", &bytes) != 1)
+		bytes = 0;
+	fclose(file);
+	return bytes;
+}
+
+TEST(elf_symbols, leaves_out_sections_that_no_program_has)
+{
+	static const uint64_t sizes[][2] = { { 6ull << 30, 4096 }, { 4080, 6ull << 30 } };
+	const char *const path = "build/elf-sparse";
+	uint64_t begin = bytes_read();
+	struct symbols *symbols;
+
+	if (!begin)
+		SKIP("no /proc/thread-self/io");
+	for (size_t i = 0; i < 2; i++) {
+		write_sparse(path, sizes[i][0], sizes[i][1]);
+		CHECK_EQUAL(
+			elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }),
+			-ENODATA);
+	}
+	CHECK(bytes_read() - begin < (1 << 20));
 	unlink(path);
 }
