@@ -8,9 +8,16 @@ static uint64_t used_at(const struct cpu_budget *budget, uint64_t now)
 	return budget->used > earned ? budget->used - earned : 0;
 }
 
+uint64_t cpu_budget_wait(const struct cpu_budget *budget, uint64_t now)
+{
+	uint64_t used = used_at(budget, now), burst = CPU_BUDGET_START + budget->extra;
+
+	return used > burst ? (used - burst) * CPU_BUDGET_SHARE : 0;
+}
+
 bool cpu_budget_allows(const struct cpu_budget *budget, uint64_t now)
 {
-	return used_at(budget, now) <= CPU_BUDGET_START + budget->extra;
+	return !cpu_budget_wait(budget, now);
 }
 
 void cpu_budget_refill(struct cpu_budget *budget)

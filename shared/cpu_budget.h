@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rate limit for retries that have no wake-up: they may use 1 / CPU_BUDGET_SHARE of one CPU over
- * time, plus a burst at the start and at each refill.
+ * Rate limit for retries that have no wake-up, and for work that a guest causes: it may use
+ * 1 / CPU_BUDGET_SHARE of one CPU over time, plus a burst at the start and at each refill.
  *
  * Zeroed: no CPU time was used. Times are ns of one clock. One thread at a time.
  */
@@ -23,6 +23,9 @@ struct cpu_budget {
 
 /* True if more work may be done at NOW. */
 bool cpu_budget_allows(const struct cpu_budget *budget, uint64_t now);
+
+/* ns from NOW until it may be done; 0: now. */
+uint64_t cpu_budget_wait(const struct cpu_budget *budget, uint64_t now);
 
 /* Allows another burst, because there is a new reason to retry. */
 void cpu_budget_refill(struct cpu_budget *budget);

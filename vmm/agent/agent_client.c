@@ -20,8 +20,11 @@
 #define CONNECT_INTERVAL (1000 * NS_PER_MS)
 /* Retry interval while the ring has no room for a loss. */
 #define LOSS_INTERVAL 50 /* ms */
-/* Bytes read from the socket before other work is done. */
-#define READ_AT_ONCE (1u << 20)
+/* Bytes read from the socket before other work is done: little, because a throttled guest waits for
+ * all of it to be paid, and so do its answers to pings. */
+#define READ_AT_ONCE AGENT_MESSAGE_MAX
+/* ns of CPU time that a record costs the thread which reads the ring. */
+#define RECORD_COST 300
 
 /* False if the peer closed the socket. */
 static bool read_input(struct agent *agent)
@@ -42,6 +45,25 @@ static bool read_input(struct agent *agent)
 	}
 	ring_flush(agent->options.ring);
 	return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static void count_throttled(struct agent *agent, uint64_t wait)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.throttled += wait;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/* read_input() within the guest's share of the CPU; what is not read makes the guest wait. */
+static bool read_paid_input(struct agent *agent)
+{
+	uint64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID), added = agent->timeline.added;
+	bool open = read_input(agent);
+
+	cpu_budget_charge(&agent->work, agent_now(),
+			  clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin +
+				  (agent->timeline.added - added) * RECORD_COST);
+	return open;
 }
 
 /* If the guest does not read, the request times out as if it had been sent. */
@@ -193,6 +215,22 @@ static int time_to_wait(const struct agent *agent)
 										    : wait;
 }
 
+/* Waits for input, the stop or a due message. True: there is input to read. */
+static bool wait_for_input(struct agent *agent, struct pollfd fds[2])
+{
+	uint64_t begin = agent_now(), delay = cpu_budget_wait(&agent->work, begin);
+	int wait = time_to_wait(agent), pause = (int)((delay + NS_PER_MS - 1) / NS_PER_MS);
+	bool ready;
+
+	fds[0].fd = delay ? -1 : agent->options.fd; /* a negative one is not polled */
+	if (delay && (wait < 0 || wait > pause))
+		wait = pause;
+	ready = poll(fds, 2, wait) > 0 && fds[0].revents;
+	if (delay && agent->options.fd >= 0)
+		count_throttled(agent, agent_now() - begin);
+	return ready;
+}
+
 static void *serve(void *argument)
 {
 	struct agent *agent = argument;
@@ -205,10 +243,7 @@ static void *serve(void *argument)
 	agent_begin_session(agent, agent_now());
 	while (!(fds[1].revents & POLLIN)) {
 		send_due(agent);
-		fds[0].fd = agent->options.fd; /* a negative one is not polled */
-		if (poll(fds, 2, time_to_wait(agent)) < 0)
-			continue;
-		if (fds[0].revents && !read_input(agent))
+		if (wait_for_input(agent, fds) && !read_paid_input(agent))
 			disconnect(agent);
 	}
 	if (agent->options.fd >= 0) {

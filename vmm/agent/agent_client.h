@@ -77,6 +77,9 @@ struct agent_statistics {
 	uint64_t refused; /* invalid records and messages */
 	/* Records of all sessions that the guest's kernel dropped or whose time is unknown. */
 	uint64_t lost;
+	/* ns during which messages were not read because the guest had sent more than its share of
+	 * the host's CPU time allows. Events that its kernel drops meanwhile count as lost. */
+	uint64_t throttled;
 	uint64_t unstable;        /* processes that the snapshot left out, */
 	uint64_t cut;             /* and mappings or threads: as in struct agent_round */
 	uint64_t clock_error;     /* ns: current error bound of the guest's time, */

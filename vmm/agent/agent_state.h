@@ -13,6 +13,7 @@
 
 #include "shared/agent_protocol.h"
 #include "shared/clock_ns.h"
+#include "shared/cpu_budget.h"
 #include "shared/thread_check.h"
 #include "vmm/agent/agent_client.h"
 #include "vmm/agent/agent_jit.h"
@@ -33,13 +34,14 @@ struct agent {
 	bool ended;                    /* the thread was joined; of the caller of agent_end() */
 	int stop_fd;                   /* eventfd: stop */
 	struct agent_stream stream;
-	uint64_t session;     /* number of the current one */
-	uint64_t next_send;   /* AGENT_START or AGENT_PING; without a socket: next connect */
-	uint64_t last_answer; /* time of the latest answer, */
-	uint64_t last_time;   /* and of the latest one that was a usable clock exchange */
-	uint64_t received;    /* time of the latest message other than a pong */
-	uint64_t answer_took; /* ns that the latest pong of this session took */
-	unsigned int pings;   /* sent in this session */
+	struct cpu_budget work; /* for what the guest sent, over all sessions */
+	uint64_t session;       /* number of the current one */
+	uint64_t next_send;     /* AGENT_START or AGENT_PING; without a socket: next connect */
+	uint64_t last_answer;   /* time of the latest answer, */
+	uint64_t last_time;     /* and of the latest one that was a usable clock exchange */
+	uint64_t received;      /* time of the latest message other than a pong */
+	uint64_t answer_took;   /* ns that the latest pong of this session took */
+	unsigned int pings;     /* sent in this session */
 	uint64_t pings_paid;  /* rate limit over all sessions: advances by PING_INTERVAL per ping */
 	size_t ping_bytes;    /* received since the latest ping */
 	struct tsc_mark ping; /* clocks when the latest ping was sent */

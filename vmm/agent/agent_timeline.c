@@ -212,6 +212,7 @@ static void drop(struct agent_timeline *timeline, struct sideband *record, uint6
 void agent_timeline_add(struct agent_timeline *timeline, struct sideband *record,
 			uint64_t guest_time)
 {
+	timeline->added++;
 	if (!agent_queue_add(&timeline->queue, guest_time, record)) {
 		drop(timeline, record, guest_time);
 		timeline->broken = true;

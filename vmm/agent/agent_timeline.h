@@ -41,6 +41,7 @@ void agent_queue_clear(struct agent_queue *queue);
 /* Zeroed except for the ring: before the first session. */
 struct agent_timeline {
 	struct ring *ring; /* no other writer */
+	uint64_t added;    /* records, in all sessions */
 	/* Of this session. */
 	struct agent_clock clock; /* the owner adds exchanges */
 	bool broken;              /* a record's time cannot be determined: restart the session */

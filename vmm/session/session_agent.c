@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/clock_ns.h"
+#include "shared/cpu_budget.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/agent/agent_clock.h"
@@ -251,6 +253,11 @@ static void report_losses(const struct agent_statistics *statistics)
 			"%llu processes and %llu mappings from before the recording are unknown",
 			(unsigned long long)statistics->unstable,
 			(unsigned long long)statistics->cut);
+	if (statistics->throttled >= NS_PER_S)
+		log_warning(
+			"for %.1f s the guest agent's messages waited, because they would have cost more than "
+			"1/%u of a CPU",
+			(double)statistics->throttled / NS_PER_S, CPU_BUDGET_SHARE);
 	if (statistics->refused)
 		log_warning("%llu messages of the guest agent were invalid",
 			    (unsigned long long)statistics->refused);

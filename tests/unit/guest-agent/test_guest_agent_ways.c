@@ -379,6 +379,48 @@ TEST(guest_agent, flood_fills_the_ring_and_what_may_wait_and_nothing_else)
 	CHECK_EQUAL(statistics.records, ring.written - 2 + statistics.lost);
 }
 
+static bool is_throttled(const struct agent_statistics *statistics)
+{
+	return statistics->throttled > 500000000;
+}
+
+/* Rounds without end, in small messages: once the guest has used its burst, the thread of the host
+ * sleeps most of the time. */
+TEST(guest_agent, flood_waits_for_the_guests_share_of_the_processor)
+{
+	struct round {
+		struct agent_message header;
+		struct agent_round round;
+	} __attribute__((packed, aligned(8)));
+	static struct round rounds[1000];
+	static struct agent_stream stream;
+	struct agent_statistics statistics = { 0 };
+	struct agent_fixture fixture;
+	uint64_t sent = 0, begin, throttled;
+
+	for (size_t i = 0; i < sizeof(rounds) / sizeof(rounds[0]); i++) {
+		rounds[i].header =
+			(struct agent_message){ .size = sizeof(struct round), .type = AGENT_ROUND };
+		rounds[i].round.guest_time = agent_fixture_now();
+	}
+	REQUIRE(agent_fixture_set_up(&fixture, TEST_ITSELF));
+	say_hello_on(fixture.guest, &stream);
+	while (!is_throttled(&statistics) && sent < 100000000) {
+		say(fixture.guest, rounds, sizeof(rounds));
+		sent += sizeof(rounds) / sizeof(rounds[0]);
+		agent_statistics(fixture.agent, &statistics);
+	}
+	CHECK(is_throttled(&statistics));
+	begin = agent_fixture_now();
+	throttled = statistics.throttled;
+	while (agent_fixture_now() - begin < 500000000)
+		say(fixture.guest, rounds, sizeof(rounds));
+	agent_statistics(fixture.agent, &statistics);
+	/* It is 19 of 20 parts where this is all that the machine does. */
+	CHECK(statistics.throttled - throttled > (agent_fixture_now() - begin) / 4);
+	agent_fixture_tear_down(&fixture, NULL);
+}
+
 /* Has the other end of FD read all that was sent there? Within 20 s. */
 static bool is_read(int fd)
 {
