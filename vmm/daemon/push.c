@@ -27,6 +27,9 @@
 #define SPOOL_RETRIES 5
 /* Attempts to read a recording: a disk may come back, a bad sector does not. */
 #define READS_MAX 10
+/* ns of CPU time to symbolize one recording, as one thread serves all domains. Those of ordinary
+ * guests take a fraction of a second. */
+#define LOAD_LIMIT (10 * NS_PER_S)
 /* Refusals until a profile is dropped; between two of them all others are sent, and a retry
  * passes. */
 #define REFUSALS_MAX 5
@@ -55,7 +58,7 @@ struct push {
 	unsigned int unread;  /* failed attempts to read the oldest recording */
 	bool failing;         /* logged */
 
-	_Atomic uint64_t pushed, bytes, failures, refused;
+	_Atomic uint64_t pushed, bytes, failures, refused, unreadable;
 };
 
 static int spool_vcpu(struct push_spool *spool, const struct push_item *item,
@@ -105,13 +108,17 @@ static uint32_t *list_vcpus(const struct profile *profile, size_t *count)
 }
 
 static int spool_all(struct push_spool *spool, struct push_item *item,
-		     const struct profile *profile)
+		     const struct profile *profile, const atomic_bool *stop)
 {
 	size_t count;
 	uint32_t *vcpus = list_vcpus(profile, &count);
 	int error = vcpus ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < count && !error; i++) {
+		if (stop && atomic_load(stop))
+			error = error_set(-ECANCELED, "pushing ends");
+		if (error)
+			break;
 		item->vcpu = vcpus[i];
 		error = spool_vcpu(spool, item, profile);
 	}
@@ -122,14 +129,18 @@ static int spool_all(struct push_spool *spool, struct push_item *item,
 /* Errors of this process or machine, which may pass. */
 static bool may_pass(int error)
 {
-	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -ENOENT;
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -ENOENT ||
+	       error == -ECANCELED;
 }
 
-int push_profile_spool(struct push_spool *spool, const struct recordings_file *file)
+int push_profile_spool(struct push_spool *spool, const struct recordings_file *file,
+		       const atomic_bool *stop)
 {
 	const struct profile_options options = { .input = file->path,
 						 .sources.buildid_dir = file->symbols,
-						 .vcpu = -1 };
+						 .vcpu = -1,
+						 .cancel = stop,
+						 .cpu_limit = LOAD_LIMIT };
 	struct push_item item = { .from = file->from, .until = file->until };
 	struct profile *profile;
 	int error = profile_load(&profile, &options);
@@ -140,7 +151,7 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 		return may_pass(error) ? error : -EINVAL;
 	domain_name_escape(file->domain, item.domain);
 	item.rate = profile_summary(profile)->frequency;
-	error = spool_all(spool, &item, profile);
+	error = spool_all(spool, &item, profile, stop);
 	profile_free(profile);
 	return error;
 }
@@ -148,11 +159,15 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 /* True if its profiles are on the disk, or can never be. */
 static bool convert(struct push *push, const struct recordings_file *file)
 {
-	int error = push_profile_spool(push->spool, file);
+	int error = push_profile_spool(push->spool, file, &push->stop);
 
+	if (error == -ECANCELED)
+		return false;
 	push->unread = error == -ESTALE ? push->unread + 1 : 0;
-	if (error == -EINVAL || push->unread == READS_MAX)
+	if (error == -EINVAL || push->unread == READS_MAX) {
 		log_warning("not pushed: %s", error_message());
+		push->unreadable++;
+	}
 	if (!error || error == -EINVAL || error == -ENOENT || push->unread == READS_MAX) {
 		push->unread = 0;
 		return true;
@@ -405,6 +420,7 @@ void push_statistics(struct push *push, struct push_statistics *statistics)
 		.bytes = push->bytes,
 		.failures = push->failures,
 		.refused = push->refused,
+		.unreadable = push->unreadable,
 		.dropped = counts.dropped,
 		.spooled = counts.files,
 		.spooled_bytes = counts.bytes,

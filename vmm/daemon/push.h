@@ -15,6 +15,7 @@
 #ifndef KVMSCOPE_DAEMON_PUSH_H
 #define KVMSCOPE_DAEMON_PUSH_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "vmm/daemon/push_spool.h"
@@ -37,10 +38,11 @@ struct push_options {
 
 /* Counts since the start, except spooled and spooled_bytes, which are current values. */
 struct push_statistics {
-	uint64_t pushed, bytes;          /* profiles that the store accepted */
-	uint64_t failures;               /* attempts that failed */
-	uint64_t refused;                /* profiles dropped because the store kept refusing them */
-	uint64_t dropped;                /* profiles dropped because the spool was full */
+	uint64_t pushed, bytes; /* profiles that the store accepted */
+	uint64_t failures;      /* attempts that failed */
+	uint64_t refused;       /* profiles dropped because the store kept refusing them */
+	uint64_t unreadable;    /* recordings that cannot be read, or not in bounded time */
+	uint64_t dropped;       /* profiles dropped because the spool was full */
 	uint64_t spooled, spooled_bytes; /* waiting */
 };
 
@@ -60,10 +62,12 @@ void push_statistics(struct push *push, struct push_statistics *statistics);
 
 /*
  * A step of it, for tests: stores the profiles of FILE in SPOOL, with its domain's symbols. The
- * same file gives the same names, so that a repetition replaces them. -EINVAL, -ENOENT: the
- * recording can never be read; -ESTALE: it cannot be read now, because of the disk or its owner;
- * -ENOMEM, -EMFILE, -ENFILE, the errors of the spool: retry.
+ * same file gives the same names, so that a repetition replaces them. It ends with -ECANCELED soon
+ * after *STOP (may be NULL) is true. -EINVAL, -ENOENT: the recording can never be read, or takes
+ * more CPU time than a guest may cause; -ESTALE: it cannot be read now, because of the disk or its
+ * owner; -ENOMEM, -EMFILE, -ENFILE, the errors of the spool: retry.
  */
-int push_profile_spool(struct push_spool *spool, const struct recordings_file *file);
+int push_profile_spool(struct push_spool *spool, const struct recordings_file *file,
+		       const atomic_bool *stop);
 
 #endif

@@ -95,6 +95,7 @@ struct perf_data_events {
 	/* The event with index EVENT stops or resumes sampling on one CPU (PERF_RECORD_THROTTLE,
 	 * PERF_RECORD_UNTHROTTLE). */
 	int (*throttled)(void *context, uint16_t event, bool stopped, uint64_t time);
+	int (*check)(void *context); /* before each record, of any type */
 	void *context;
 };
 

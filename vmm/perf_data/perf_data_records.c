@@ -412,7 +412,10 @@ int perf_data_records_deliver(struct perf_data_records *records,
 			      const struct perf_data_events *events, struct span record)
 {
 	struct perf_event_header header;
+	int error = events->check ? events->check(events->context) : 0;
 
+	if (error)
+		return error;
 	memcpy(&header, record.data, sizeof(header));
 	if (header.type < PERF_DATA_FIRST_OWN_TYPE)
 		return deliver_kernel_record(records, events, record, &header);

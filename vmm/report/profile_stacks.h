@@ -4,6 +4,7 @@
 #ifndef KVMSCOPE_REPORT_PROFILE_STACKS_H
 #define KVMSCOPE_REPORT_PROFILE_STACKS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -72,16 +73,18 @@ struct profile_options {
 	bool threads;      /* separate the threads of a process */
 	bool inlined;      /* inlined functions are frames of their own */
 	bool lines;        /* with INLINED: separate frames of one function by source line */
-	bool leaves_only;  /* only the sampled function of each stack, for a report without callers
-			    */
+	const atomic_bool *cancel; /* loading ends once it is true, from any thread; NULL: never */
+	uint64_t cpu_limit;        /* ns of CPU time that loading may take; 0: no limit */
+	bool leaves_only; /* only the sampled function of each stack, for a report without callers
+			   */
 };
 
 /*
  * Reads and symbolizes the whole file. OPTIONS must live as long as the profile. Errors: those of
- * the reader and of reading OPTIONS->kallsyms and vmlinux; -ENOENT: no such event. Missing symbols
- * are not an error, see profile_note(). Strings of a profile are safe to show: they have no line
- * ends, terminal controls or bidirectional controls; equal strings are equal pointers. One thread
- * at a time.
+ * the reader and of reading OPTIONS->kallsyms and vmlinux; -ENOENT: no such event; -ECANCELED,
+ * -ETIME: by the options' cancel and cpu_limit. Missing symbols are not an error, see
+ * profile_note(). Strings of a profile are safe to show: they have no line ends, terminal controls
+ * or bidirectional controls; equal strings are equal pointers. One thread at a time.
  */
 int profile_load(struct profile **profile, const struct profile_options *options);
 void profile_free(struct profile *profile); /* NULL is a no-op */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/parse_number.h"
@@ -16,6 +17,25 @@
 int symbolizer_out_of_memory(const struct symbolizer *symbolizer)
 {
 	return error_set(-ENOMEM, "no memory for the profile in %s", symbolizer->options.input);
+}
+
+/* Calls per check, so that reading the clock costs little. */
+#define CHECK_INTERVAL 64
+
+int symbolizer_check(void *context)
+{
+	struct symbolizer *symbolizer = context;
+	const struct profile_options *options = &symbolizer->options;
+
+	if (symbolizer->checks++ % CHECK_INTERVAL)
+		return 0;
+	if (options->cancel && atomic_load(options->cancel))
+		return error_set(-ECANCELED, "reading %s was canceled", options->input);
+	if (options->cpu_limit &&
+	    clock_ns(CLOCK_THREAD_CPUTIME_ID) - symbolizer->started > options->cpu_limit)
+		return error_set(-ETIME, "%s takes more than %.1f s of CPU time to symbolize",
+				 options->input, (double)options->cpu_limit / NS_PER_S);
+	return 0;
 }
 
 static int report_events(const struct symbolizer *symbolizer)
@@ -71,6 +91,7 @@ int symbolizer_open(struct symbolizer **opened, const struct profile_options *op
 		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
 	symbolizer->options = *options;
 	symbolizer->input.fd = -1;
+	symbolizer->started = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	symbolizer->kernels[1].guest = true;
 	symbolizer->timeline = profile_timeline_new(&symbolizer->pool);
 	symbolizer->unknown = pool_string(&symbolizer->pool, "[unknown]");
@@ -164,9 +185,16 @@ static int add_frame(struct symbolizer *symbolizer, const struct view *view, uin
 		return 0;
 	entry = profile_frame_cache_entry(&symbolizer->cache, address, view->id, view->epoch,
 					  caller && symbolizer->options.inlined);
-	if (!entry || (!entry->frame && symbolizer_resolve(symbolizer, view->space,
-							   is_kernel_mode(view->mode), entry)))
+	if (!entry)
 		return symbolizer_out_of_memory(symbolizer);
+	if (!entry->frame) {
+		int error = symbolizer_check(symbolizer);
+
+		if (error)
+			return error;
+		if (symbolizer_resolve(symbolizer, view->space, is_kernel_mode(view->mode), entry))
+			return symbolizer_out_of_memory(symbolizer);
+	}
 	for (size_t i = 0; i < entry->inlined_count; i++)
 		push(symbolizer, entry->inlined[i], entry->own, depth);
 	push(symbolizer, entry->frame, entry->own, depth);
@@ -313,7 +341,9 @@ int symbolizer_run(struct symbolizer *symbolizer,
 		   int (*each)(void *context, const struct symbolized_sample *sample),
 		   void *context)
 {
-	const struct perf_data_events events = { .sample = on_sample, .context = symbolizer };
+	const struct perf_data_events events = { .sample = on_sample,
+						 .check = symbolizer_check,
+						 .context = symbolizer };
 	int error;
 
 	symbolizer->samples = 0;

@@ -234,6 +234,7 @@ int symbolizer_read_sideband(struct symbolizer *symbolizer)
 		.build_id = on_build_id,
 		.cgroup = on_cgroup,
 		.lost = on_lost,
+		.check = symbolizer_check,
 		.context = symbolizer,
 	};
 	bool given = symbolizer->options.kallsyms || symbolizer->options.vmlinux;

@@ -49,6 +49,8 @@ struct symbolizer {
 	struct profile_kernel kernels[2]; /* the recorded machine's, and its guest's */
 	const char *unknown, *none;       /* "[unknown]" and "" in the pool */
 	int chosen;                       /* the selected event; -1: all */
+	uint64_t started;                 /* CPU time of the thread, ns */
+	uint64_t checks;                  /* of the limits */
 	uint64_t lost, samples;           /* samples: read so far, selected or not */
 	int (*each)(void *context, const struct symbolized_sample *sample);
 	void *each_context;
@@ -65,6 +67,10 @@ void profile_input_close(struct profile_input *input);
 
 /* Sets the error message of a failed allocation; returns -ENOMEM. */
 int symbolizer_out_of_memory(const struct symbolizer *symbolizer);
+
+/* -ECANCELED or -ETIME, with a message, by the limits of the options; most calls do not check.
+ * CONTEXT is the symbolizer. */
+int symbolizer_check(void *context);
 
 /* The first pass over the file. -ENOMEM; -EINVAL: a file given by the user is wrong; the errors of
  * the reader. */

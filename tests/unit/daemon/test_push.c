@@ -530,12 +530,12 @@ TEST(push, a_recording_is_kept_while_it_cannot_be_opened)
 	close(next);
 	getrlimit(RLIMIT_NOFILE, &before);
 	none = (struct rlimit){ (rlim_t)next, before.rlim_max };
-	CHECK_EQUAL(push_profile_spool(NULL, &file), -EINVAL);
+	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EINVAL);
 	setrlimit(RLIMIT_NOFILE, &none);
-	CHECK_EQUAL(push_profile_spool(NULL, &file), -EMFILE);
+	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EMFILE);
 	setrlimit(RLIMIT_NOFILE, &before);
 	snprintf(file.path, sizeof(file.path), "/dev/null/none");
-	CHECK_EQUAL(push_profile_spool(NULL, &file), -EINVAL);
+	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EINVAL);
 }
 
 /* An unreadable recording delays the following ones for a while only. Root may read everything. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -81,4 +82,23 @@ TEST(symbolizer, files_of_one_name_have_a_hash_per_build)
 TEST(symbolizer, modules_of_one_name_have_a_hash_per_build)
 {
 	check_builds("[reloaded]", true);
+}
+
+/* Neither limit depends on how the file is made: a fraction of its records is read. */
+TEST(symbolizer, loading_has_a_limit_and_can_be_canceled)
+{
+	const atomic_bool canceled = true;
+	struct symbolizer *symbolizer;
+	struct profile_options options = { .vcpu = -1 };
+	char path[64];
+
+	snprintf(path, sizeof(path), "/tmp/kvmscope-limit-%d", (int)getpid());
+	write_builds(path, "/usr/bin/replaced", false);
+	options.input = path;
+	options.cpu_limit = 1;
+	CHECK_EQUAL(symbolizer_open(&symbolizer, &options), -ETIME);
+	options.cpu_limit = 0;
+	options.cancel = &canceled;
+	CHECK_EQUAL(symbolizer_open(&symbolizer, &options), -ECANCELED);
+	unlink(path);
 }
