@@ -34,7 +34,7 @@ _kvmscope_values() {
 	--by) _kvmscope_words cgroup container ;;
 	--event | -e) [ "${COMP_WORDS[1]}" = run ] && _kvmscope_words cpu-clock ;;
 	--sort | -s) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
-	--pid | -p) [ "${COMP_WORDS[1]}" = attach ] && _kvmscope_vms || _kvmscope_runs 1 ;;
+	--pid | -p) [[ ${COMP_WORDS[1]} == @(attach|stat) ]] && _kvmscope_vms || _kvmscope_runs 1 ;;
 	--stack-time) _kvmscope_words 64us 200us 1ms 0us ;;
 	--flight) _kvmscope_words 10s 30s 5min 64M 256M ;;
 	--after) _kvmscope_words 500ms 1s 5s ;;

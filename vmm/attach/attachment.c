@@ -191,28 +191,6 @@ static int make_events(struct attach *attach)
 		       : request_open(&attach->request);
 }
 
-static int find_process_of_domain(const struct monitor_address *address, pid_t *pid)
-{
-	struct domain *domain;
-	int error = domain_open(&domain, address->domain, address->uri);
-
-	if (error)
-		return error;
-	error = domain_find_process(domain, pid);
-	domain_close(domain);
-	return error;
-}
-
-static int find_process(const struct attach_options *options, pid_t *pid)
-{
-	*pid = options->pid;
-	if (*pid)
-		return 0;
-	if (options->monitor.domain)
-		return find_process_of_domain(&options->monitor, pid);
-	return monitor_find_process(options->monitor.socket, pid);
-}
-
 static bool may_monitor(const char *backend)
 {
 	const struct attach_backend *wanted = attach_backend_find(backend);
@@ -224,8 +202,8 @@ static bool may_monitor(const char *backend)
 static int open_process(struct attach *attach, const struct attach_options *options)
 {
 	char message[ERROR_MESSAGE_SIZE];
-	pid_t pid;
-	int error = find_process(options, &pid);
+	pid_t pid = options->pid;
+	int error = pid ? 0 : monitor_find_process(&options->monitor, &pid);
 
 	if (error)
 		return error;

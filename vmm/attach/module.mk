@@ -16,8 +16,8 @@ build/bpf/%.skel.h: build/bpf/%.o
 .PRECIOUS: build/bpf/%.o
 
 BPF_LOADERS := $(foreach objects,$(BUILD) build/fuzz/objects, \
-	$(addprefix $(objects)/vmm/attach/,bpf_skeletons.o seccomp_filter.o))
-$(BPF_LOADERS): build/bpf/guest_sample.skel.h build/bpf/thread_filters.skel.h
+	$(addprefix $(objects)/vmm/attach/,bpf_skeletons.o seccomp_filter.o exit_counter.o))
+$(BPF_LOADERS): $(patsubst %,build/bpf/%.skel.h,guest_sample thread_filters exit_program)
 $(BPF_LOADERS): LIBRARY_CFLAGS += -isystem build/bpf
 
 # poisson_times.c's logarithms.

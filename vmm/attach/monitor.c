@@ -211,11 +211,26 @@ int monitor_execute_hmp(struct monitor *monitor, const char *line, json_t **resu
 	return error_set(-EPROTO, "QEMU's monitor does not answer '%s' with text", line);
 }
 
-int monitor_find_process(const char *path, pid_t *pid)
+static int find_process_of_domain(const struct monitor_address *address, pid_t *pid)
+{
+	struct domain *domain;
+	int error = domain_open(&domain, address->domain, address->uri);
+
+	if (error)
+		return error;
+	error = domain_find_process(domain, pid);
+	domain_close(domain);
+	return error;
+}
+
+int monitor_find_process(const struct monitor_address *address, pid_t *pid)
 {
 	struct qmp *qmp;
-	int error = qmp_open(&qmp, path, -1, pid);
+	int error;
 
+	if (address->domain)
+		return find_process_of_domain(address, pid);
+	error = qmp_open(&qmp, address->socket, -1, pid);
 	if (error)
 		return error;
 	qmp_close(qmp);
@@ -225,5 +240,5 @@ int monitor_find_process(const char *path, pid_t *pid)
 				 -ENOENT,
 				 "the process that listens at %s is in a PID namespace that is not "
 				 "visible here",
-				 path);
+				 address->socket);
 }

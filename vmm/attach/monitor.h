@@ -49,9 +49,9 @@ int monitor_execute_hmp(struct monitor *monitor, const char *line, json_t **resu
 /* NULL is allowed. */
 void monitor_close(struct monitor *monitor);
 
-/* The process that listens at the QMP socket PATH. -ENOENT: none that is visible here; also the
- * errors of qmp_open(). */
-int monitor_find_process(const char *path, pid_t *pid);
+/* The process of ADDRESS's domain, or the one that listens at its socket. -ENOENT: none that is
+ * visible here; also the errors of domain_open(), domain_find_process() and qmp_open(). */
+int monitor_find_process(const struct monitor_address *address, pid_t *pid);
 
 /*
  * Tests whether QEMU's monitor works here. Other QEMUs serve one client each, so this starts a QEMU

@@ -17,6 +17,7 @@ static const struct {
 	/* in the order in which a user needs them */
 	{ "run", command_run, "run a guest and profile it" },
 	{ "attach", command_attach, "profile a running VM: QEMU, or any other that uses KVM" },
+	{ "stat", command_stat, "count why a running VM leaves the guest, and for how long" },
 	{ "ctl", command_ctl, "control a running session, or show its status" },
 	{ "libvirt", command_libvirt, "install the hook for profiling libvirt domains" },
 	{ "dump", command_dump, "write the samples of a run's flight recorder" },

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counts the exits of a process's vCPUs in the kernel, by BPF on KVM's tracepoints
+ * (bpf/exit_program.c), as perf kvm stat does: an exit counts when its vCPU thread enters the guest
+ * again, and its time is the time until then. One thread at a time.
+ */
+#ifndef KVMSCOPE_ATTACH_EXIT_COUNTER_H
+#define KVMSCOPE_ATTACH_EXIT_COUNTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "vmm/attach/bpf/exit_program.h"
+
+struct exit_counter;
+
+/* The exits of one vCPU, or of several after exit_row_add(), for one reason. */
+struct exit_row {
+	uint32_t reason;
+	struct exit_counts counts;
+};
+
+struct exit_rows {
+	struct exit_row *rows; /* the caller's to free() */
+	size_t count;
+	uint64_t lost; /* exits that were not counted: too many kinds of exits */
+};
+
+/*
+ * Counts the exits of process PID, in this PID namespace, from now on. -EACCES: missing rights;
+ * -ENOTSUP: the kernel has no BTF, or KVM's tracepoints are not usable; -ENOENT: KVM is not loaded;
+ * others; all with the message.
+ */
+int exit_counter_open(struct exit_counter **counter, pid_t pid);
+
+/* NULL is allowed. */
+void exit_counter_close(struct exit_counter *counter);
+
+/* Reads the counts since exit_counter_open(), in any order. -ENOMEM and the errors of bpf(2), with
+ * the message. */
+int exit_counter_read(const struct exit_counter *counter, struct exit_rows *rows);
+
+/* Adds MORE, of the same reason, to ROW. */
+void exit_row_add(struct exit_row *row, const struct exit_row *more);
+
+/* Removes EARLIER, the state of the same row at an earlier time. The maximum is then unknown: 0. */
+void exit_row_subtract(struct exit_row *row, const struct exit_row *earlier);
+
+/* The smallest time, in ns, that at least SHARE (0 to 1) of the exits do not exceed, at most an
+ * eighth too large. 0 without exits. */
+uint64_t exit_row_percentile(const struct exit_row *row, double share);
+
+#define EXIT_NAME_SIZE 40
+
+/* Stores the name of the reason as the kernel's tracepoint and perf kvm stat print it
+ * (arch/x86/include/uapi/asm/vmx.h, svm.h), or its number. Returns NAME. Any thread. */
+const char *exit_reason_name(uint32_t isa, uint32_t reason, char name[EXIT_NAME_SIZE]);
+
+#endif
