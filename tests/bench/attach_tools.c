@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/attach_tools.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,33 +14,41 @@
 #include "shared/unconst.h"
 #include "tests/bench/bench.h"
 
-#define PERFS_MESSAGES "build/bench/attach.perf.log"
-#define CONTROL        "build/bench/attach.control"
-#define ANSWER         "build/bench/attach.answer"
-#define WAIT_S         20
-#define MESSAGES_MAX   16384
+#define WAIT_S       20
+#define MESSAGES_MAX 16384
 
 extern char **environ;
 
+char tools_perf_data[64];
+static char perf_messages[64], control[64], answer[64];
 static int control_fd = -1, answer_fd = -1;
+
+static void set_path(char path[64], const char *suffix)
+{
+	snprintf(path, 64, "build/bench/%s.%s", program_invocation_short_name, suffix);
+}
 
 bool tools_open(void)
 {
-	unlink(CONTROL);
-	unlink(ANSWER);
-	if (mkfifo(CONTROL, 0600) || mkfifo(ANSWER, 0600))
+	set_path(tools_perf_data, "perf.data");
+	set_path(perf_messages, "perf.log");
+	set_path(control, "control");
+	set_path(answer, "answer");
+	unlink(control);
+	unlink(answer);
+	if (mkfifo(control, 0600) || mkfifo(answer, 0600))
 		return false;
-	control_fd = open(CONTROL, O_RDWR | O_CLOEXEC);
-	answer_fd = open(ANSWER, O_RDWR | O_CLOEXEC);
+	control_fd = open(control, O_RDWR | O_CLOEXEC);
+	answer_fd = open(answer, O_RDWR | O_CLOEXEC);
 	return control_fd >= 0 && answer_fd >= 0;
 }
 
 void tools_close(void)
 {
-	unlink(PERFS);
-	unlink(PERFS_MESSAGES);
-	unlink(CONTROL);
-	unlink(ANSWER);
+	unlink(tools_perf_data);
+	unlink(perf_messages);
+	unlink(control);
+	unlink(answer);
 }
 
 /* Starts ARGUMENTS with all output in the file MESSAGES. 0: the program cannot be started. */
@@ -84,25 +93,38 @@ pid_t tools_start_kvmscope(pid_t vm, const struct way *way, unsigned int frequen
 
 pid_t tools_start_perf(pid_t vm, unsigned int frequency)
 {
-	char pid[16], hz[16];
-	const char *const arguments[] = { "perf",   "kvm", "--guest",
-					  "record", "-e",  "cpu-clock",
-					  "-F",     hz,    "-p",
-					  pid,      "-k",  "CLOCK_MONOTONIC_RAW",
-					  "-D",     "-1",  "--control=fifo:" CONTROL "," ANSWER,
-					  "-o",     PERFS, NULL };
+	char pid[16], hz[16], fifos[160];
+	const char *const arguments[] = { "perf",
+					  "kvm",
+					  "--guest",
+					  "record",
+					  "-e",
+					  "cpu-clock",
+					  "-F",
+					  hz,
+					  "-p",
+					  pid,
+					  "-k",
+					  "CLOCK_MONOTONIC_RAW",
+					  "-D",
+					  "-1",
+					  fifos,
+					  "-o",
+					  tools_perf_data,
+					  NULL };
 
+	snprintf(fifos, sizeof(fifos), "--control=fifo:%s,%s", control, answer);
 	snprintf(pid, sizeof(pid), "%d", vm);
 	snprintf(hz, sizeof(hz), "%u", frequency);
-	return spawn(arguments, PERFS_MESSAGES);
+	return spawn(arguments, perf_messages);
 }
 
 bool tools_enable_perf(void)
 {
-	struct pollfd answer = { .fd = answer_fd, .events = POLLIN };
+	struct pollfd confirmed = { .fd = answer_fd, .events = POLLIN };
 	char ignored[64];
 
-	return write(control_fd, "enable\n", 7) == 7 && poll(&answer, 1, WAIT_S * 1000) == 1 &&
+	return write(control_fd, "enable\n", 7) == 7 && poll(&confirmed, 1, WAIT_S * 1000) == 1 &&
 	       read(answer_fd, ignored, sizeof(ignored)) > 0;
 }
 
@@ -111,7 +133,15 @@ void tools_end(pid_t tool)
 	if (!tool)
 		return;
 	kill(tool, SIGINT);
+	for (unsigned int i = 0; i < WAIT_S * 100; i++) {
+		if (waitpid(tool, NULL, WNOHANG))
+			return;
+		usleep(10000);
+	}
+	kill(tool, SIGKILL);
 	waitpid(tool, NULL, 0);
+	bench_fail("attach", "a tool did not exit within 20 s of SIGINT");
+	exit(1);
 }
 
 uint64_t tools_cpu_time(pid_t tool)

@@ -10,7 +10,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PERFS "build/bench/attach.perf.data" /* the recording of perf */
+/*
+ * The recording of perf, set by tools_open(). The files of perf are named after the bench, because
+ * the benches run side by side.
+ */
+extern char tools_perf_data[];
 
 /*
  * A backend of kvmscope attach, its recording, its output, and the limit for stopping a thread (us;
@@ -40,7 +44,7 @@ bool tools_wait_for_kvmscope(pid_t tool, const struct way *way);
 pid_t tools_start_perf(pid_t vm, unsigned int frequency);
 bool tools_enable_perf(void);
 
-/* Interrupts the tool and waits for it; 0 is a no-op. */
+/* Interrupts the tool and waits for it; 0 is a no-op. If it does not exit, the bench fails. */
 void tools_end(pid_t tool);
 
 /* CPU time of the tool so far, ns. */

@@ -17,6 +17,7 @@
  * time of the tools is printed as well.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -30,10 +31,11 @@
 #include "tests/bench/gap_guest.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
-#define TRIES       3 /* tries for a run */
-#define RUNS_MAX    6
-#define RUNS        bench_size(RUNS_MAX, 1)
-#define SAMPLES_MIN 30 /* samples per window */
+#define TRIES         3 /* tries for a run */
+#define RUNS_MAX      6
+#define RUNS          bench_size(RUNS_MAX, 1)
+#define SAMPLES_MIN   30 /* samples per window */
+#define WINDOW_WAIT_S 60
 
 /*
  * us. With the default limit some stops would be abandoned: no sample, but still a cost for the
@@ -136,11 +138,16 @@ static void start_vm(void)
 
 static void measure_window(struct gap_window *window)
 {
+	struct pollfd measured = { .fd = vm.answer, .events = POLLIN };
 	size_t size = 0;
 	ssize_t got = 1;
 
 	if (write(vm.request, "", 1) != 1)
 		exit(1);
+	if (poll(&measured, 1, WINDOW_WAIT_S * 1000) != 1) {
+		bench_fail("attach", "the guest got less than 1 s of CPU time in 60 s");
+		exit(1);
+	}
 	for (; size < sizeof(*window) && got > 0; size += (size_t)got)
 		got = read(vm.answer, (char *)window + size, sizeof(*window) - size);
 	if (got <= 0)
@@ -241,7 +248,7 @@ static bool read_costs(struct figures figures[WAYS], int run, const struct group
 	for (size_t way = group->first; way < group->first + group->count; way++)
 		enough = enough &&
 			 (!figures[way].works || read_samples(ways[way].output, seen.ours[way]));
-	enough = enough && read_samples(PERFS, seen.perfs);
+	enough = enough && read_samples(tools_perf_data, seen.perfs);
 	for (size_t way = group->first; way < group->first + group->count; way++)
 		enough = enough && (!figures[way].works ||
 				    (median_of(seen.ours[way], &figures[way].ours[run]) &&
@@ -311,18 +318,24 @@ static bool measure_tools(struct figures figures[WAYS], int run, const struct gr
 			  unsigned int frequency)
 {
 	struct tools tools = { .group = group };
-	bool works;
+	bool enabled;
 
-	works = start_kvmscope(figures, &tools, frequency);
-	if (works)
-		tools.perfs.pid = tools_start_perf(vm.pid, frequency - 1);
-	works = works && tools.perfs.pid && tools_enable_perf();
-	if (works) {
+	if (!start_kvmscope(figures, &tools, frequency)) {
+		end_tools(figures, run, &tools);
+		return false;
+	}
+	tools.perfs.pid = tools_start_perf(vm.pid, frequency - 1);
+	enabled = tools.perfs.pid && tools_enable_perf();
+	if (enabled) {
 		usleep(100000);
 		measure_all(figures, run, &tools);
 	}
 	end_tools(figures, run, &tools);
-	return works && read_costs(figures, run, group);
+	if (!enabled) {
+		bench_fail("attach", "perf does not sample");
+		exit(1);
+	}
+	return read_costs(figures, run, group);
 }
 
 /* Retries because the machine was too busy. */

@@ -197,7 +197,7 @@ static double cost_of_perf(double without)
 	share = lost_share() - without;
 	elapsed = (double)(bench_time(CLOCK_MONOTONIC) - begun) / 1e3;
 	tools_end(tool);
-	samples = count_samples(PERFS);
+	samples = count_samples(tools_perf_data);
 	return samples ? share * elapsed / (double)samples : 0;
 }
 
