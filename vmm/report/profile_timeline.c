@@ -6,7 +6,11 @@
 #include <string.h>
 
 #include "shared/array.h"
+#include "vmm/report/mapping_index.h"
 #include "vmm/report/profile_image.h"
+
+/* Fewer mappings are searched one after the other. */
+#define INDEX_MIN 32
 
 enum kind { KIND_MAP, KIND_COMM, KIND_EXEC, KIND_FORK };
 
@@ -68,12 +72,19 @@ struct profile_timeline *profile_timeline_new(struct pool *pool)
 	return timeline;
 }
 
+static void free_space(struct profile_space *space)
+{
+	if (space->index)
+		mapping_index_free(space->index);
+	free(space->mappings);
+}
+
 void profile_timeline_free(struct profile_timeline *timeline)
 {
 	if (!timeline)
 		return;
 	for (uint32_t i = 0; i < timeline->spaces; i++)
-		free(timeline->all[i]->times);
+		free_space(timeline->all[i]);
 	free(timeline->all);
 	free(timeline->records);
 	hash_table_free(&timeline->processes);
@@ -282,13 +293,10 @@ static int apply_mapping(struct profile_timeline *timeline, const struct record 
 	space = process->newest ? process->newest : new_space(timeline, process, 0);
 	if (!space)
 		return -ENOMEM;
-	if (array_reserve(&space->times, &space->capacity, space->count + 1))
+	if (array_reserve(&space->mappings, &space->capacity, space->count + 1))
 		return -ENOMEM;
-	space->times[space->count++] = record->time;
+	space->mappings[space->count++] = record->mapping;
 	update_program(timeline, process, record->mapping);
-	record->mapping->epoch = (uint32_t)space->count;
-	record->mapping->next = space->latest;
-	space->latest = record->mapping;
 	return 0;
 }
 
@@ -351,6 +359,21 @@ static int apply_fork(struct profile_timeline *timeline, const struct record *re
 	return 0;
 }
 
+static int index_spaces(struct profile_timeline *timeline)
+{
+	for (uint32_t i = 0; i < timeline->spaces; i++) {
+		struct profile_space *space = timeline->all[i];
+
+		if (space->count < INDEX_MIN)
+			continue;
+		space->index = pool_alloc(timeline->pool, sizeof(*space->index));
+		if (!space->index ||
+		    mapping_index_build(space->index, space->mappings, space->count))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 int profile_timeline_finish(struct profile_timeline *timeline)
 {
 	int error = 0;
@@ -372,7 +395,7 @@ int profile_timeline_finish(struct profile_timeline *timeline)
 	free(timeline->records);
 	timeline->records = NULL;
 	timeline->count = timeline->capacity = 0;
-	return error;
+	return error ? error : index_spaces(timeline);
 }
 
 const struct profile_space *profile_timeline_space(const struct profile_timeline *timeline,
@@ -389,20 +412,30 @@ const struct profile_space *profile_timeline_space(const struct profile_timeline
 uint32_t profile_space_epoch(const struct profile_space *space, uint64_t time)
 {
 	/* The common case: samples after all mappings. */
-	if (!space->count || space->times[space->count - 1] <= time)
+	if (!space->count || space->mappings[space->count - 1]->time <= time)
 		return (uint32_t)space->count;
-	return (uint32_t)array_partition(space->count, i, space->times[i] <= time);
+	return (uint32_t)array_partition(space->count, i, space->mappings[i]->time <= time);
+}
+
+/* As mapping_index_find(). */
+static uint32_t find_by_search(const struct profile_space *space, uint32_t epoch, uint64_t address)
+{
+	while (epoch && (address < space->mappings[epoch - 1]->start ||
+			 address >= space->mappings[epoch - 1]->end))
+		epoch--;
+	return epoch;
 }
 
 const struct profile_mapping *profile_space_find(const struct profile_space *space, uint32_t epoch,
 						 uint64_t address)
 {
-	for (; space; epoch = space->parent_epoch, space = space->parent)
-		for (const struct profile_mapping *mapping = space->latest; mapping;
-		     mapping = mapping->next)
-			if (mapping->epoch <= epoch && address >= mapping->start &&
-			    address < mapping->end)
-				return mapping;
+	for (; space; epoch = space->parent_epoch, space = space->parent) {
+		uint32_t latest = space->index ? mapping_index_find(space->index, epoch, address)
+					       : find_by_search(space, epoch, address);
+
+		if (latest)
+			return space->mappings[latest - 1];
+	}
 	return NULL;
 }
 

@@ -19,17 +19,15 @@ struct profile_image;
 struct profile_mapping {
 	uint64_t time, start, end, offset;
 	struct profile_image *image;
-	struct profile_mapping *next; /* of the same space, older */
-	uint32_t epoch;               /* number of mappings in the space, this one included */
 };
 
 /* The address space of a kernel, or of a process from its fork to its end. */
 struct profile_space {
 	uint32_t id; /* from 0, in this timeline */
 	uint64_t born;
-	struct profile_mapping *latest;
-	uint64_t *times; /* of its mappings, ascending */
+	struct profile_mapping **mappings; /* ascending by time */
 	size_t count, capacity;
+	struct mapping_index *index;  /* of the mappings; NULL: they are few */
 	struct profile_space *parent; /* inherited mappings, or NULL */
 	uint32_t parent_epoch;
 	struct profile_space *older; /* of the previous process with this pid */
