@@ -11,6 +11,8 @@
 
 /* Fewer mappings are searched one after the other. */
 #define INDEX_MIN 32
+/* Most generations of processes whose mappings are inherited; ordinary guests have some ten. */
+#define GENERATIONS_MAX 64
 
 enum kind { KIND_MAP, KIND_COMM, KIND_EXEC, KIND_FORK };
 
@@ -28,28 +30,26 @@ struct record {
 };
 
 struct program {
-	uint64_t time;
+	struct history since;
 	const struct profile_image *image; /* NULL: not mapped yet */
 	bool sure;                         /* the image is certainly the program's */
-	struct program *older;
 };
 
 struct process {
 	bool guest;
 	int32_t pid;
-	struct profile_space *newest;
-	struct program *program; /* the latest; NULL: unknown */
+	struct history *spaces;   /* struct profile_space */
+	struct history *programs; /* struct program */
 };
 
 struct comm_change {
-	uint64_t time;
+	struct history since;
 	const char *comm;
-	struct comm_change *older;
 };
 
 struct thread {
 	int32_t tid;
-	struct comm_change *newest;
+	struct history *comms; /* struct comm_change; at least one */
 };
 
 struct profile_timeline {
@@ -189,6 +189,12 @@ static struct thread *find_thread(const struct profile_timeline *timeline, int32
 	return hash_table_find(&timeline->threads, hash_mix(0, (uint32_t)tid), same_thread, &tid);
 }
 
+/* The comm at TIME, else the first one. */
+static const struct comm_change *comm_at(const struct thread *thread, uint64_t time)
+{
+	return (const struct comm_change *)history_at(thread->comms, time);
+}
+
 static struct process *get_process(struct profile_timeline *timeline, bool guest, int32_t pid)
 {
 	struct process *process = find_process(timeline, guest, pid);
@@ -204,6 +210,11 @@ static struct process *get_process(struct profile_timeline *timeline, bool guest
 										       : process;
 }
 
+static struct profile_space *newest_space(const struct process *process)
+{
+	return (struct profile_space *)process->spaces;
+}
+
 static struct profile_space *new_space(struct profile_timeline *timeline, struct process *process,
 				       uint64_t born)
 {
@@ -214,10 +225,8 @@ static struct profile_space *new_space(struct profile_timeline *timeline, struct
 	if (!space)
 		return NULL;
 	space->id = timeline->spaces;
-	space->born = born;
-	space->older = process->newest;
+	history_add(&process->spaces, &space->lifetime, born);
 	timeline->all[timeline->spaces++] = space;
-	process->newest = space;
 	return space;
 }
 
@@ -228,10 +237,8 @@ static int start_program(struct profile_timeline *timeline, struct process *proc
 
 	if (!program)
 		return -ENOMEM;
-	*program = (struct program){
-		.time = time, .image = image, .sure = image, .older = process->program
-	};
-	process->program = program;
+	*program = (struct program){ .image = image, .sure = image };
+	history_add(&process->programs, &program->since, time);
 	timeline->has_programs = true;
 	return 0;
 }
@@ -256,11 +263,10 @@ static bool has_comm_of(const struct profile_timeline *timeline, const struct pr
 			const struct profile_image *image)
 {
 	const struct thread *thread = find_thread(timeline, process->pid);
-	const struct comm_change *comm_change = thread ? thread->newest : NULL;
+	uint64_t time = process->programs->time;
+	const struct comm_change *change = thread ? comm_at(thread, time) : NULL;
 
-	while (comm_change && comm_change->time > process->program->time)
-		comm_change = comm_change->older;
-	return comm_change && !strncmp(comm_change->comm, image->name, 15);
+	return change && change->since.time <= time && !strncmp(change->comm, image->name, 15);
 }
 
 /*
@@ -273,7 +279,7 @@ static bool has_comm_of(const struct profile_timeline *timeline, const struct pr
 static void update_program(const struct profile_timeline *timeline, struct process *process,
 			   const struct profile_mapping *mapping)
 {
-	struct program *program = process->program;
+	struct program *program = (struct program *)process->programs;
 	const struct profile_image *image = mapping->image;
 
 	if (!program || program->sure || !can_be_program(image->path))
@@ -290,7 +296,7 @@ static int apply_mapping(struct profile_timeline *timeline, const struct record 
 
 	if (!process)
 		return -ENOMEM;
-	space = process->newest ? process->newest : new_space(timeline, process, 0);
+	space = process->spaces ? newest_space(process) : new_space(timeline, process, 0);
 	if (!space)
 		return -ENOMEM;
 	if (array_reserve(&space->mappings, &space->capacity, space->count + 1))
@@ -315,8 +321,8 @@ static int apply_comm(struct profile_timeline *timeline, int32_t tid, uint64_t t
 			return -ENOMEM;
 		thread->tid = tid;
 	}
-	*comm_change = (struct comm_change){ .time = time, .comm = comm, .older = thread->newest };
-	thread->newest = comm_change;
+	comm_change->comm = comm;
+	history_add(&thread->comms, &comm_change->since, time);
 	return 0;
 }
 
@@ -325,11 +331,24 @@ static int inherit_program(struct profile_timeline *timeline, struct process *ch
 			   const struct process *parent, uint64_t time)
 {
 	const struct profile_image *image =
-		parent && parent->program ? parent->program->image : NULL;
+		parent && parent->programs ? ((const struct program *)parent->programs)->image
+					   : NULL;
 
-	if (!image && !child->program)
+	if (!image && !child->programs)
 		return 0;
 	return start_program(timeline, child, time, image ? image : &unknown_program);
+}
+
+/* A parent without mappings of its own is skipped, as each generation takes time in lookups. */
+static void inherit_mappings(struct profile_space *space, struct profile_space *parent)
+{
+	space->parent = parent->count ? parent : parent->parent;
+	space->parent_epoch = parent->count ? (uint32_t)parent->count : parent->parent_epoch;
+}
+
+static const char *newest_comm(const struct thread *thread)
+{
+	return ((const struct comm_change *)thread->comms)->comm;
 }
 
 static int apply_fork(struct profile_timeline *timeline, const struct record *record)
@@ -342,7 +361,7 @@ static int apply_fork(struct profile_timeline *timeline, const struct record *re
 	if (!process)
 		return -ENOMEM;
 	if (parent_thread && !record->before &&
-	    apply_comm(timeline, record->tid, record->time, parent_thread->newest->comm))
+	    apply_comm(timeline, record->tid, record->time, newest_comm(parent_thread)))
 		return -ENOMEM;
 	if (record->pid == record->parent_pid)
 		return 0;
@@ -352,10 +371,8 @@ static int apply_fork(struct profile_timeline *timeline, const struct record *re
 	if (inherit_program(timeline, process, record->before ? NULL : parent, record->time))
 		return -ENOMEM;
 	/* The mappings of a process that ran already follow. */
-	if (parent && parent->newest && !record->before) {
-		space->parent = parent->newest;
-		space->parent_epoch = (uint32_t)parent->newest->count;
-	}
+	if (parent && parent->spaces && !record->before)
+		inherit_mappings(space, newest_space(parent));
 	return 0;
 }
 
@@ -402,11 +419,8 @@ const struct profile_space *profile_timeline_space(const struct profile_timeline
 						   bool guest, int32_t pid, uint64_t time)
 {
 	const struct process *process = find_process(timeline, guest, pid);
-	const struct profile_space *space = process ? process->newest : NULL;
 
-	while (space && space->born > time && space->older)
-		space = space->older;
-	return space;
+	return process ? (const struct profile_space *)history_at(process->spaces, time) : NULL;
 }
 
 uint32_t profile_space_epoch(const struct profile_space *space, uint64_t time)
@@ -429,7 +443,8 @@ static uint32_t find_by_search(const struct profile_space *space, uint32_t epoch
 const struct profile_mapping *profile_space_find(const struct profile_space *space, uint32_t epoch,
 						 uint64_t address)
 {
-	for (; space; epoch = space->parent_epoch, space = space->parent) {
+	for (unsigned int i = 0; space && i < GENERATIONS_MAX;
+	     i++, epoch = space->parent_epoch, space = space->parent) {
 		uint32_t latest = space->index ? mapping_index_find(space->index, epoch, address)
 					       : find_by_search(space, epoch, address);
 
@@ -444,20 +459,18 @@ const struct profile_image *profile_timeline_program(const struct profile_timeli
 {
 	const struct process *process =
 		timeline->has_programs ? find_process(timeline, false, (int32_t)pid) : NULL;
-	const struct program *program = process ? process->program : NULL;
+	const struct program *program =
+		process ? (const struct program *)history_at(process->programs, time) : NULL;
 
-	while (program && program->time > time)
-		program = program->older;
-	return program && program->image != &unknown_program ? program->image : NULL;
+	return program && program->since.time <= time && program->image != &unknown_program
+		       ? program->image
+		       : NULL;
 }
 
 const char *profile_timeline_comm_of(const struct profile_timeline *timeline, uint32_t tid,
 				     uint64_t time)
 {
 	const struct thread *thread = find_thread(timeline, (int32_t)tid);
-	const struct comm_change *comm_change = thread ? thread->newest : NULL;
 
-	while (comm_change && comm_change->time > time && comm_change->older)
-		comm_change = comm_change->older;
-	return comm_change ? comm_change->comm : "";
+	return thread ? comm_at(thread, time)->comm : "";
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "shared/pool.h"
+#include "vmm/report/history.h"
 
 struct profile_image;
 
@@ -23,14 +24,14 @@ struct profile_mapping {
 
 /* The address space of a kernel, or of a process from its fork to its end. */
 struct profile_space {
-	uint32_t id; /* from 0, in this timeline */
-	uint64_t born;
+	struct history
+		lifetime; /* its time is the fork's; older: earlier processes with this pid */
+	uint32_t id;      /* from 0, in this timeline */
 	struct profile_mapping **mappings; /* ascending by time */
 	size_t count, capacity;
 	struct mapping_index *index;  /* of the mappings; NULL: they are few */
 	struct profile_space *parent; /* inherited mappings, or NULL */
 	uint32_t parent_epoch;
-	struct profile_space *older; /* of the previous process with this pid */
 };
 
 #define PROFILE_KERNEL INT32_MIN /* used as a pid: the kernel's own space */
