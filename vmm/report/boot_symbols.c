@@ -2,6 +2,7 @@
 #include "vmm/report/profile_image.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +10,36 @@
 
 #include "vmm/symbols/symbol_paths.h"
 
-/* The last recorded address of a module; 0: none. */
-static uint64_t recorded_start(const struct profile_kernel *kernel, const char *name)
+static bool same_name(const void *item, const void *key)
 {
-	for (const struct profile_module_mapping *module = kernel->modules; module;
-	     module = module->next)
-		if (!strcmp(module->name, name))
-			return module->start;
+	return !strcmp(((const struct profile_module_mapping *)item)->name, key);
+}
+
+static uint64_t hash_name(const char *name)
+{
+	return hash_mix_bytes(0, name, strlen(name));
+}
+
+struct profile_module_mapping *profile_kernel_module(const struct profile_kernel *kernel,
+						     const char *name)
+{
+	return hash_table_find(&kernel->modules, hash_name(name), same_name, name);
+}
+
+int profile_kernel_set_module(struct profile_kernel *kernel, struct pool *pool, const char *name,
+			      uint64_t start)
+{
+	struct profile_module_mapping *module = profile_kernel_module(kernel, name);
+
+	if (!module) {
+		module = pool_alloc(pool, sizeof(*module));
+		if (!module)
+			return -ENOMEM;
+		module->name = name;
+		if (hash_table_add(&kernel->modules, hash_name(name), module))
+			return -ENOMEM;
+	}
+	module->start = start;
 	return 0;
 }
 
@@ -33,12 +57,12 @@ static bool modules_fit(const char *directory, const struct profile_kernel *kern
 	if (!file)
 		return false;
 	while (fit && fgets(line, sizeof(line), file)) {
-		uint64_t recorded;
+		const struct profile_module_mapping *recorded;
 
 		if (sscanf(line, "%63s %*s %*s %*s %*s %" SCNx64, name, &start) != 2)
 			continue;
-		recorded = recorded_start(kernel, name);
-		fit = !recorded || recorded == start;
+		recorded = profile_kernel_module(kernel, name);
+		fit = !recorded || !recorded->start || recorded->start == start;
 	}
 	fclose(file);
 	return fit;

@@ -38,19 +38,25 @@ struct profile_kernel {
 	bool has_modules;        /* the table came from kallsyms */
 	uint8_t build_id[ELF_BUILD_ID_MAX];
 	size_t build_id_size;
-	const char *reference;                  /* as in its image, or NULL */
-	uint64_t reference_address;             /* recorded address of that symbol; 0: unknown */
-	uint64_t moved;                         /* table address minus recorded address */
-	struct profile_module_mapping *modules; /* the latest first */
-	struct image_inlines *inlines;          /* owned; of its own text */
+	const char *reference;         /* as in its image, or NULL */
+	uint64_t reference_address;    /* recorded address of that symbol; 0: unknown */
+	uint64_t moved;                /* table address minus recorded address */
+	struct hash_table modules;     /* struct profile_module_mapping by name */
+	struct image_inlines *inlines; /* owned; of its own text */
 };
 
-/* The recorded address of a module. */
+/* The latest recorded address of a module. */
 struct profile_module_mapping {
 	const char *name;
 	uint64_t start;
-	struct profile_module_mapping *next;
 };
+
+/* NULL: none of that NAME. */
+struct profile_module_mapping *profile_kernel_module(const struct profile_kernel *kernel,
+						     const char *name);
+/* Replaces the address of the module NAME, which must live as long as POOL. -ENOMEM. */
+int profile_kernel_set_module(struct profile_kernel *kernel, struct pool *pool, const char *name,
+			      uint64_t start);
 
 struct profile_image {
 	const char *path;      /* as recorded */

@@ -127,6 +127,7 @@ void symbolizer_close(struct symbolizer *symbolizer)
 	for (size_t i = 0; i < 2; i++) {
 		symbols_free(symbolizer->kernels[i].symbols);
 		image_inlines_free(symbolizer->kernels[i].inlines);
+		hash_table_free(&symbolizer->kernels[i].modules);
 	}
 	if (symbolizer->reader)
 		perf_data_reader_close(symbolizer->reader);

@@ -88,7 +88,6 @@ static int note_kernel(struct symbolizer *symbolizer, const struct profile_image
 		       const struct perf_data_mapping_event *mapping)
 {
 	struct profile_kernel *kernel = image->kernel;
-	struct profile_module_mapping *module;
 
 	if (image->kind == IMAGE_KERNEL) {
 		memcpy(kernel->build_id, image->build_id, sizeof(kernel->build_id));
@@ -96,12 +95,8 @@ static int note_kernel(struct symbolizer *symbolizer, const struct profile_image
 		kernel->reference = image->reference;
 		kernel->reference_address = mapping->offset;
 	} else if (image->kind == IMAGE_MODULE) {
-		module = pool_alloc(&symbolizer->pool, sizeof(*module));
-		if (!module)
-			return -ENOMEM;
-		*module = (struct profile_module_mapping){ image->module, mapping->start,
-							   kernel->modules };
-		kernel->modules = module;
+		return profile_kernel_set_module(kernel, &symbolizer->pool, image->module,
+						 mapping->start);
 	}
 	return 0;
 }

@@ -79,6 +79,24 @@ TEST(symbolizer, files_of_one_name_have_a_hash_per_build)
 	check_builds("/usr/bin/replaced", false);
 }
 
+/* Of all builds, the kernel has only the latest module of a name. */
+TEST(symbolizer, modules_of_one_name_are_one_module_of_the_kernel)
+{
+	struct symbolizer *symbolizer;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/tmp/kvmscope-modules-%d", (int)getpid());
+	write_builds(path, "[reloaded]", true);
+	REQUIRE_EQUAL(symbolizer_open(&symbolizer,
+				      &(struct profile_options){ .input = path, .vcpu = -1 }),
+		      0);
+	CHECK_EQUAL(symbolizer->kernels[0].modules.count, 1);
+	CHECK_EQUAL(profile_kernel_module(&symbolizer->kernels[0], "reloaded")->start,
+		    0xffffffffc0000000 + 0x1000ull * (BUILDS - 1));
+	symbolizer_close(symbolizer);
+	unlink(path);
+}
+
 TEST(symbolizer, modules_of_one_name_have_a_hash_per_build)
 {
 	check_builds("[reloaded]", true);
