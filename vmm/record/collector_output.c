@@ -31,6 +31,7 @@ struct collector_output_options collector_output_options(const struct collector_
 		.account = kernel->options->account,
 		.images = &kernel->boot.images,
 		.page_tables = collector_kernel_is_program(kernel),
+		.sources = kernel->options->sideband_ring_count > 0,
 		.mapped = kernel->options->mapped,
 		.context = kernel->options->context,
 	};
@@ -51,6 +52,7 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 		.account = options->account,
 		.images = options->images,
 		.page_tables = options->page_tables,
+		.sources = options->sources,
 		.unknown_pid = (uint32_t)perf_data_writer_unknown_pid(output->writer),
 		.record = write_record,
 		.comm = write_comm,

@@ -31,6 +31,7 @@ struct collector_output_options {
 	const struct image_catalog *images; /* these, too; */
 	/* The guest is not Linux. Not in the host's perspective, which has no guest processes. */
 	bool page_tables;
+	bool sources; /* as in file_state_options */
 	void (*mapped)(void *context, const struct sideband_mmap *mapping);
 	void *context;
 };

@@ -45,7 +45,6 @@ struct file_state *file_state_new(const struct file_state_options *options)
 	if (!state)
 		return NULL;
 	state->options = *options;
-	state->reports = options->reports;
 	state->tasks = file_tasks_new();
 	state->mappings = file_mappings_new(options->account, options->images,
 					    &(struct file_emit){ write_carried, state });
@@ -249,7 +248,8 @@ int file_state_sample(struct file_state *state, const struct attributed_sample *
 		error = write_cgroup(state, sample->time, entry->cgroup,
 				     guest_cgroups_path(cgroups, entry->cgroup));
 	if (!error)
-		error = file_mappings_sample(state->mappings, attributed, state->reports,
+		error = file_mappings_sample(state->mappings, attributed,
+					     state->options.sources || state->reports,
 					     &entry->late);
 	if (!error && !entry->late)
 		error = write_jit(state, attributed, guest ? guest->jit : NULL);

@@ -29,8 +29,11 @@ struct file_state_options {
 	const struct image_catalog *images; /* of mappings that samples carry; NULL: none */
 	/* The guest is not Linux: each page table root in CR3 stands for a process. */
 	bool page_tables;
-	/* Treat the file as one that a source reports mappings into even before the first one. */
-	bool reports;
+	/*
+	 * Sources may report mappings into the file. What they report may be of an earlier time, so
+	 * from the first sample on an address that nothing is known of is written as unmapped.
+	 */
+	bool sources;
 	uint32_t unknown_pid; /* process of samples whose task is not known */
 	/* Append to the file. A negative errno is returned by the call that emits the record.
 	 */

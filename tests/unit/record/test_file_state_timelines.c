@@ -322,7 +322,7 @@ static void prove(struct proof *proof, uint64_t seed)
 	count = drop_equal_times(samples, count);
 	proof->count = 0;
 	proof->file = file_state_new(&(struct file_state_options){ .images = &proof->catalog,
-								   .reports = true,
+								   .sources = true,
 								   .record = read_record,
 								   .comm = read_comm,
 								   .context = proof });
