@@ -68,6 +68,7 @@ static void remember(struct resolver_space *space, struct resolver_store *store,
 	piece.until_error = next->from_error;
 	/* A piece without a duration may have had one, if its times are not exact. */
 	if ((piece.from >= until && !piece.from_error && !piece.until_error) ||
+	    space->past_count == RESOLVER_PAST_MAX ||
 	    reserve(store, &space->past, &space->past_capacity, space->past_count + 1))
 		resolver_image_release(store, piece.image);
 	else

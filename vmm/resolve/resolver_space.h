@@ -24,6 +24,9 @@ struct resolver_piece {
 	struct resolver_image *image; /* held; NULL: nothing is mapped */
 };
 
+/* Most earlier pieces that are kept until they expire: late samples search all of them. */
+#define RESOLVER_PAST_MAX 16384
+
 /* Do both map an address to the same byte of the same file? */
 static inline bool resolver_piece_is_same(const struct resolver_piece *a,
 					  const struct resolver_piece *b)
@@ -35,7 +38,7 @@ static inline bool resolver_piece_is_same(const struct resolver_piece *a,
 struct resolver_space {
 	struct resolver_piece *pieces; /* present: by address, without overlaps */
 	size_t count, capacity;
-	struct resolver_piece *past; /* earlier ones */
+	struct resolver_piece *past; /* earlier ones, at most RESOLVER_PAST_MAX */
 	size_t past_count, past_capacity;
 	size_t holes;    /* number of present pieces without an image */
 	uint64_t latest; /* time of the latest record */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One address space against brute force: records in any order of time. */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "tests/unit/shim/test.h"
 #include "tests/unit/timeline.h"
@@ -149,4 +150,30 @@ TEST(resolver_space, refuses_more_pieces_than_linux_allows)
 	resolver_space_free(&setting.space, &setting.store);
 	resolver_image_release(&setting.store, piece.image);
 	resolver_table_free(&setting.store.images, NULL);
+}
+
+/* A guest that maps one page again and again. */
+TEST(resolver_space, keeps_a_bounded_number_of_earlier_mappings)
+{
+	struct setting *setting = calloc(1, sizeof(*setting));
+	struct resolver_image *image = image_of(setting, 1);
+
+	for (uint64_t time = 1; time <= 2 * RESOLVER_PAST_MAX; time++) {
+		const struct resolver_piece piece = {
+			.start = 1, .end = 2, .from = time, .offset = time, .image = image
+		};
+
+		REQUIRE_EQUAL(resolver_space_map(&setting->space, &setting->store, &piece), 0);
+	}
+	CHECK_EQUAL(setting->space.count, 1);
+	CHECK_EQUAL(setting->space.past_count, RESOLVER_PAST_MAX);
+	CHECK_EQUAL(resolver_space_find(&setting->space, 1, 7)->offset, 7);
+	/* Those beyond the limit are unknown, not taken for others. */
+	CHECK(!resolver_space_find(&setting->space, 1, RESOLVER_PAST_MAX + 7));
+	resolver_space_forget(&setting->space, &setting->store, 2 * RESOLVER_PAST_MAX);
+	CHECK_EQUAL(setting->space.past_count, 0);
+	resolver_space_free(&setting->space, &setting->store);
+	resolver_image_release(&setting->store, image);
+	resolver_table_free(&setting->store.images, NULL);
+	free(setting);
 }
