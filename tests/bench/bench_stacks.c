@@ -54,6 +54,7 @@ void test_fail(const char *file, int line, const char *format, ...)
 
 /* --- the recording ---------------------------------------------------------------- */
 
+/* Each program runs for a quarter of SECONDS, in a short run for 3 s. */
 static bool record(unsigned int seconds)
 {
 	char command[2048];
@@ -73,8 +74,9 @@ static bool record(unsigned int seconds)
 		"--disk " DISK ",ro --disk $d/disk -o $d/perf.data "
 		"--kernel build/cache/kernels/6.1/vmlinuz --initrd build/initrd/6.1-stacks.cpio "
 		"--append \"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT
-		" kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%u+%d\"'",
-		seconds, seconds, FREQUENCY_OUTSIDE, seconds * 1000 / 4, FREQUENCY_INSIDE);
+		" kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%d+%d\"'",
+		seconds, seconds, FREQUENCY_OUTSIDE, bench_size((int)seconds * 1000 / 4, 3000),
+		FREQUENCY_INSIDE);
 	return !system(command);
 }
 
