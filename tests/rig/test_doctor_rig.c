@@ -41,11 +41,17 @@ static json_t *report_from_rig(void)
 
 static void check_boots_linux(json_t *report)
 {
-	static const char *const working[] = { "kvm.device",        "kvm.kernel_speed",
-					       "kvm.instructions",  "kvm.system_call",
-					       "kvm.irqchip",       "kvm.sync_regs",
-					       "kvm.kick",          "kvm.msr_filter",
-					       "debug.single_step", "perf.cpu_clock" };
+	static const char *const working[] = { "kvm.device",
+					       "kvm.kernel_speed",
+					       "kvm.instructions",
+					       "kvm.system_call",
+					       "kvm.irqchip",
+					       "kvm.sync_regs",
+					       "kvm.kick",
+					       "kvm.msr_filter",
+					       "debug.single_step",
+					       "perf.cpu_clock",
+					       "stat" };
 
 	CHECK(json_is_true(json_object_get(report, "can_boot_linux")));
 	for (size_t i = 0; i < sizeof(working) / sizeof(working[0]); i++) {

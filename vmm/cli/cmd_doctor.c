@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/option_table.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/exit_counter.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/screen.h"
@@ -43,6 +45,7 @@ static const char *verdict(const struct probe_row *rows, size_t count)
 }
 
 /* About running VMs. QEMU's monitor is the last row. */
+/* ATTACH are the rows of the backends. */
 static const char *attach_verdict(const struct probe_row *attach, size_t count)
 {
 	size_t works = 0;
@@ -161,7 +164,7 @@ static void print_table(const struct probe_row *rows, size_t count, const struct
 		print_row(&attach[i], colours);
 	putchar('\n');
 	print_verdict(verdict(rows, count), colours);
-	print_verdict(attach_verdict(attach, attach_count), colours);
+	print_verdict(attach_verdict(attach, attach_count - 1), colours);
 }
 
 /* The right to read the VM's memory and to stop its threads. */
@@ -240,6 +243,24 @@ static size_t try_backends(struct probe_row *rows)
 	return count;
 }
 
+/* The programs are loaded and attached; this process has no vCPUs. */
+static void try_stat(struct probe_row *row)
+{
+	struct exit_counter *counter;
+
+	*row = (struct probe_row){ .id = "stat",
+				   .name = "kvmscope stat",
+				   .lost = "The exits of VMs cannot be counted.",
+				   .takes = "root, or CAP_BPF, CAP_PERFMON and access to tracefs" };
+	if (exit_counter_open(&counter, getpid())) {
+		set_result(row, PROBE_NO, error_message());
+		return;
+	}
+	exit_counter_close(counter);
+	set_result(row, PROBE_YES,
+		   "BPF programs count at KVM's tracepoints kvm_exit and kvm_entry");
+}
+
 int command_doctor(int argc, char **argv)
 {
 	bool json = false, can_boot;
@@ -257,6 +278,7 @@ int command_doctor(int argc, char **argv)
 	if (option_table_parse(&table, argc, argv) || probe_all(&rows, &count))
 		return command_failed();
 	attach_count = try_backends(attach);
+	try_stat(&attach[attach_count++]);
 	can_boot = probe_can_boot_linux(rows, count);
 	if (!json)
 		print_table(rows, count, attach, attach_count);

@@ -85,11 +85,11 @@ static int by_time(const void *left, const void *right)
 
 int push_spool_list(struct push_spool *spool, struct push_item **items, size_t *count)
 {
-	int fd = openat(spool->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
-	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+	DIR *directory = recording_directory_list(spool->fd, ".");
 	const struct dirent *file;
 	struct push_item item;
 	size_t capacity = 0;
+	int error = 0;
 
 	THREAD_CHECK(&spool->thread);
 	*items = NULL;

@@ -149,7 +149,7 @@ int recording_directory_domain(int fd, const char *file, char *name)
 	return strcmp(expected, file) ? error_set(-EINVAL, "it should be %s", expected) : 0;
 }
 
-static DIR *open_below(int directory, const char *path)
+DIR *recording_directory_list(int directory, const char *path)
 {
 	int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *opened = fd < 0 ? NULL : fdopendir(fd);
@@ -169,7 +169,7 @@ static bool is_dots(const char *name)
  */
 static uint64_t walk(int directory, const char *path, unsigned int depth, bool remove)
 {
-	DIR *opened = depth ? open_below(directory, path) : NULL;
+	DIR *opened = depth ? recording_directory_list(directory, path) : NULL;
 	const struct dirent *entry;
 	struct stat status;
 	uint64_t bytes = 0;
@@ -211,7 +211,7 @@ uint64_t recording_symbols_size(int directory, const char *file)
 /* Any other file may be a recording that needs the symbols. */
 static bool has_only_symbols(int directory, const char *file)
 {
-	DIR *opened = open_below(directory, file);
+	DIR *opened = recording_directory_list(directory, file);
 	const struct dirent *entry;
 	bool alone = opened;
 

@@ -3,6 +3,7 @@
 #ifndef KVMSCOPE_DAEMON_RECORDING_FILE_H
 #define KVMSCOPE_DAEMON_RECORDING_FILE_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,6 +26,9 @@ bool recording_file_parse(const char *name, uint64_t *time, enum recording_state
  * the message.
  */
 int recording_directory_open(int directory, const char *path);
+
+/* Opens PATH below DIRECTORY, not a symbolic link, for readdir(3). NULL: the errors of open(2). */
+DIR *recording_directory_list(int directory, const char *path);
 
 /* Creates the directory PATH if it is missing, opens it as above and locks it for this process.
  * Returns a descriptor; also the errors of mkdir(2), and -EWOULDBLOCK if another process uses it.

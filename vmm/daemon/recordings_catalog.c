@@ -191,9 +191,9 @@ static int take_over_domain(struct recordings *all, const char *file)
 
 int recordings_take_over(struct recordings *all)
 {
-	int fd = openat(all->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
-	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+	DIR *directory = recording_directory_list(all->fd, ".");
 	const struct dirent *file;
+	int error = 0;
 
 	if (!directory)
 		return error_set(-errno, "cannot read %s: %s", all->directory, strerror(errno));
