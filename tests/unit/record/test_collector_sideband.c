@@ -415,18 +415,18 @@ TEST(collector, carried_mappings_are_passed_on_like_reported_ones)
 	unlink(path);
 }
 
-/* What a file says of mappings, as they stand there. */
-struct told {
+/* The mapping records of a file, in its order. */
+struct mapping_list {
 	char text[256];
 	size_t length;
 };
 
 static int note_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
-	struct told *told = context;
+	struct mapping_list *list = context;
 
-	told->length += (size_t)snprintf(told->text + told->length,
-					 sizeof(told->text) - told->length, "%s %llx at %llu\n",
+	list->length += (size_t)snprintf(list->text + list->length,
+					 sizeof(list->text) - list->length, "%s %llx at %llu\n",
 					 mapping->name, (unsigned long long)mapping->start,
 					 (unsigned long long)mapping->time);
 	return 0;
@@ -435,14 +435,14 @@ static int note_mapping(void *context, const struct perf_data_mapping_event *map
 static void check_mappings(const char *path, const char *expected)
 {
 	struct perf_data_reader *reader;
-	struct told told = { 0 };
+	struct mapping_list list = { 0 };
 
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(
 		perf_data_reader_run(reader, &(struct perf_data_events){ .mapping = note_mapping,
-									 .context = &told }),
+									 .context = &list }),
 		0);
-	CHECK_STRING(told.text, expected);
+	CHECK_STRING(list.text, expected);
 	perf_data_reader_close(reader);
 }
 
@@ -499,5 +499,42 @@ TEST(collector, late_reports_do_not_change_samples_with_carried_mappings)
 	check_mappings(path, "/program 55550000 at 20\n"
 			     "/bin/other 55550000 at 25\n"
 			     "/bin/other 55552000 at 10\n");
+	unlink(path);
+}
+
+/* A sample of process 60 at an address that nothing is known of. */
+static void write_unknown(const char *path, size_t sideband_rings)
+{
+	const struct perf_data_options file = {
+		.path = path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77
+	};
+	const struct collector_options options = { .sideband_ring_count = sideband_rings };
+	const struct collector_kernel kernel = { .options = &options };
+	const struct collector_output_options output_options = collector_output_options(&kernel);
+	struct sample sample = { .time = 20,
+				 .period = 1,
+				 .pid = 60,
+				 .tid = 60,
+				 .cpl = 3,
+				 .rip = SIDEBAND_GUEST_CODE,
+				 .comm = "program" };
+	const struct attributed_sample attributed = { .sample = &sample };
+	struct collector_output output;
+
+	REQUIRE_EQUAL(collector_output_open(&output, &file, &output_options), 0);
+	CHECK_EQUAL(collector_output_sample(&output, &attributed, NULL, NULL), 0);
+	CHECK_EQUAL(collector_output_close(&output), 0);
+}
+
+/* A later report of an earlier mapping must not name the address. */
+TEST(collector, unknown_addresses_are_left_open_before_the_first_report)
+{
+	char path[64];
+
+	make_path(path);
+	write_unknown(path, 0);
+	check_mappings(path, "");
+	write_unknown(path, 1);
+	check_mappings(path, "[unknown] 55550000 at 20\n");
 	unlink(path);
 }

@@ -29,17 +29,17 @@ struct small_sample {
 	struct sample_mapping mapping;
 };
 
-struct asked {
+struct written_sample {
 	struct sample sample;
-	bool knows; /* its own mapping */
+	bool carries; /* its own mapping */
 };
 
 struct proof {
-	uint64_t error;        /* ns, of the guest's times, as reported; */
-	uint64_t wrong_by;     /* and more than that, at most */
-	uint32_t knows, loses; /* of 16 samples, and events */
-	uint64_t delay;        /* ns, by which events come late */
-	bool at_times;         /* not all do */
+	uint64_t error;          /* ns, of the guest's times, as reported; */
+	uint64_t wrong_by;       /* and more than that, at most */
+	uint32_t carries, loses; /* of 16 samples, and events */
+	uint64_t delay;          /* ns, by which events come late */
+	bool at_times;           /* not all do */
 
 	struct timeline timeline;
 	uint64_t state;
@@ -50,7 +50,7 @@ struct proof {
 	struct pool pool;
 	struct profile_timeline *read;
 	struct profile_image images[NUMBERS];
-	struct asked asked[SAMPLES];
+	struct written_sample written[SAMPLES];
 	size_t count;
 
 	uint64_t filled, lost; /* records from samples, and lost by the guest */
@@ -106,7 +106,8 @@ static void take_sample(void *context, const struct attributed_sample *attribute
 	proof->in_sample = false;
 	proof->late += entry.late;
 	if (!entry.late && !(sample->flags & SAMPLE_UNCERTAIN))
-		proof->asked[proof->count++] = (struct asked){ *sample, sample->mappings };
+		proof->written[proof->count++] =
+			(struct written_sample){ *sample, sample->mappings };
 	else
 		CHECK(!sample->mappings);
 }
@@ -187,7 +188,8 @@ static bool make_sample(struct proof *proof, struct small_sample *small)
 				    .pid = life->pid,
 				    .tid = life->pid,
 				    .user_depth = 1,
-				    .mappings = timeline_random(&proof->state, 16) < proof->knows },
+				    .mappings =
+					    timeline_random(&proof->state, 16) < proof->carries },
 		};
 		small->callchain[0] = small->sample.rip;
 		if (!timeline_ask(timeline, life->pid, life->pid, 0, small->sample.rip, time).image)
@@ -243,7 +245,7 @@ static void give_event(struct proof *proof, struct resolver *resolver, struct ti
 }
 
 /* When the guest reports EVENT, after all earlier ones. */
-static uint64_t told_at(const struct proof *proof, const struct timeline_event *event)
+static uint64_t reported_at(const struct proof *proof, const struct timeline_event *event)
 {
 	bool late = !proof->at_times || event->time / (4 * WINDOW) % 2;
 
@@ -268,7 +270,7 @@ static void run(struct proof *proof, struct resolver *resolver, const struct sma
 	for (uint64_t now = PASS; event < proof->timeline.count || sample < count; now += PASS) {
 		resolver_begin_pass(resolver, now);
 		for (; event < proof->timeline.count &&
-		       told_at(proof, &proof->timeline.events[event]) <= now;
+		       reported_at(proof, &proof->timeline.events[event]) <= now;
 		     event++)
 			give_event(proof, resolver, proof->timeline.events[event], off);
 		for (; sample < count && samples[sample].sample.time <= now; sample++)
@@ -289,23 +291,24 @@ static const struct profile_mapping *find_in_file(const struct proof *proof,
 		     : NULL;
 }
 
-static void check_sample(struct proof *proof, const struct asked *asked)
+static void check_sample(struct proof *proof, const struct written_sample *written)
 {
-	const struct sample *sample = &asked->sample;
+	const struct sample *sample = &written->sample;
 	struct timeline_answer right = timeline_ask(&proof->timeline, sample->pid, sample->tid, 0,
 						    sample->rip, sample->time);
 	const struct profile_mapping *found = find_in_file(proof, sample);
 	size_t image = found ? (size_t)(found->image - proof->images) : 0;
 
-	if (!image && (!asked->knows || (proof->error && (proof->delay || proof->wrong_by))))
+	if (!image && (!written->carries || (proof->error && (proof->delay || proof->wrong_by))))
 		proof->open++;
 	else if (image == right.image && sample->rip - found->start + found->offset == right.offset)
-		(*(asked->knows ? &proof->right_itself : &proof->right))++;
+		(*(written->carries ? &proof->right_itself : &proof->right))++;
 	else if (!proof->wrong++)
 		printf("at %llu, pid %u, address %#llx, which %s: image %zu, not %u\n",
 		       (unsigned long long)sample->time, sample->pid,
-		       (unsigned long long)sample->rip, asked->knows ? "is known" : "is not known",
-		       image, right.image);
+		       (unsigned long long)sample->rip,
+		       written->carries ? "carries its mapping" : "carries none", image,
+		       right.image);
 }
 
 static void prove(struct proof *proof, uint64_t seed)
@@ -341,7 +344,7 @@ static void prove(struct proof *proof, uint64_t seed)
 	run(proof, resolver, samples, count);
 	REQUIRE_EQUAL(profile_timeline_finish(proof->read), 0);
 	for (size_t i = 0; i < proof->count; i++)
-		check_sample(proof, &proof->asked[i]);
+		check_sample(proof, &proof->written[i]);
 	resolver_free(resolver);
 	profile_timeline_free(proof->read);
 	pool_free(&proof->pool);
@@ -359,9 +362,9 @@ static struct proof prove_these(const struct proof *these)
 	fill_catalog(&proof.catalog);
 	for (uint64_t seed = 1; seed <= SEEDS && !proof.wrong; seed++)
 		prove(&proof, seed);
-	printf("times within %llu ns, %u of 16 samples know, %u of 16 events are lost (%llu): samples told of %llu mappings; "
-	       "%llu and %llu right, %llu not told, %llu wrong, %llu late\n",
-	       (unsigned long long)proof.error, proof.knows, proof.loses,
+	printf("times within %llu ns, %u of 16 samples carry mappings, %u of 16 events are lost (%llu): %llu mappings written for samples; "
+	       "%llu and %llu right, %llu open, %llu wrong, %llu late\n",
+	       (unsigned long long)proof.error, proof.carries, proof.loses,
 	       (unsigned long long)proof.lost, (unsigned long long)proof.filled,
 	       (unsigned long long)proof.right_itself, (unsigned long long)proof.right,
 	       (unsigned long long)proof.open, (unsigned long long)proof.wrong,
@@ -372,9 +375,9 @@ static struct proof prove_these(const struct proof *these)
 	return proof;
 }
 
-static struct proof prove_all(uint64_t error, uint32_t knows, uint32_t loses)
+static struct proof prove_all(uint64_t error, uint32_t carries, uint32_t loses)
 {
-	return prove_these(&(struct proof){ .error = error, .knows = knows, .loses = loses });
+	return prove_these(&(struct proof){ .error = error, .carries = carries, .loses = loses });
 }
 
 /* What the guest does not know of is memory that was unmapped, and mapped no more: that is all that
@@ -393,47 +396,47 @@ TEST(file_state_timelines, what_a_source_reports_is_not_written_again)
 TEST(file_state_timelines, lost_events_are_filled_in_and_nothing_is_wrong)
 {
 	for (uint32_t loses = 1; loses <= 16; loses += 5)
-		for (uint32_t knows = 0; knows <= 16; knows += 8) {
-			struct proof proof = prove_all(0, knows, loses);
+		for (uint32_t carries = 0; carries <= 16; carries += 8) {
+			struct proof proof = prove_all(0, carries, loses);
 
-			CHECK(!knows || proof.filled > 0);
-			CHECK(knows < 16 || !proof.open);
+			CHECK(!carries || proof.filled > 0);
+			CHECK(carries < 16 || !proof.open);
 		}
 }
 
 TEST(file_state_timelines, nothing_is_wrong_with_an_inexact_clock)
 {
 	for (uint32_t loses = 0; loses <= 12; loses += 4)
-		for (uint32_t knows = 8; knows <= 16; knows += 8)
-			prove_all(100000, knows, loses);
+		for (uint32_t carries = 8; carries <= 16; carries += 8)
+			prove_all(100000, carries, loses);
 }
 
 TEST(file_state_timelines, nothing_is_wrong_with_late_reports)
 {
 	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
-		prove_these(&(struct proof){ .knows = 16, .delay = delay });
+		prove_these(&(struct proof){ .carries = 16, .delay = delay });
 }
 
 /* Half of the samples read as reported, or not at all. */
 TEST(file_state_timelines, nothing_is_wrong_with_late_reports_of_an_inexact_clock)
 {
 	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
-		for (uint32_t knows = 8; knows <= 16; knows += 8)
-			prove_these(
-				&(struct proof){ .error = 100000, .knows = knows, .delay = delay });
+		for (uint32_t carries = 8; carries <= 16; carries += 8)
+			prove_these(&(struct proof){
+				.error = 100000, .carries = carries, .delay = delay });
 }
 
 TEST(file_state_timelines, nothing_is_wrong_with_occasionally_late_reports)
 {
 	for (uint64_t delay = WINDOW; delay <= 4 * WINDOW; delay += WINDOW)
-		for (uint32_t knows = 8; knows <= 16; knows += 8) {
+		for (uint32_t carries = 8; carries <= 16; carries += 8) {
 			struct proof proof = prove_these(&(struct proof){ .error = 100000,
-									  .knows = knows,
+									  .carries = carries,
 									  .delay = delay,
 									  .at_times = true });
 
-			CHECK(knows < 16 || !proof.open);
-			CHECK(knows == 16 || proof.right > 1000);
+			CHECK(carries < 16 || !proof.open);
+			CHECK(carries == 16 || proof.right > 1000);
 		}
 }
 
@@ -443,7 +446,7 @@ TEST(file_state_timelines, samples_with_mappings_are_right_with_a_wrong_clock)
 	for (uint64_t delay = 0; delay <= 4 * WINDOW; delay += WINDOW)
 		prove_these(&(struct proof){ .error = 100000,
 					     .wrong_by = WINDOW,
-					     .knows = 16,
+					     .carries = 16,
 					     .delay = delay,
 					     .at_times = true });
 }
