@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "shared/log.h"
-#include "vmm/attach/libvirt_domain.h"
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/qemu_command_line.h"
 

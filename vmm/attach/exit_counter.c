@@ -36,7 +36,7 @@ struct exit_counter {
 
 /* The tracepoint */
 
-/* A descriptor of tracefs. If nobody has mounted it, it is mounted for this process only. */
+/* A descriptor of tracefs. If it is not mounted, it is mounted for this process only. */
 static int open_tracefs(void)
 {
 	static const char *const usual[] = { "/sys/kernel/tracing", "/sys/kernel/debug/tracing" };
@@ -100,7 +100,7 @@ static int read_tracepoint(int tracefs, struct tracepoint *tracepoint)
 	return tracepoint->reason && tracepoint->isa && tracepoint->vcpu
 		       ? 0
 		       : error_set(-ENOTSUP, "this kernel's tracepoint kvm:kvm_exit lacks the exit "
-					     "reason or the vCPU: it needs Linux 5.10");
+					     "reason or the vCPU: a newer kernel has them");
 }
 
 /* Other implementations of KVM do not reach its tracepoints: no exits would mean nothing. */
@@ -162,7 +162,7 @@ static int attach_programs(struct exit_counter *counter, unsigned int id)
 
 static int load(struct exit_counter *counter, pid_t pid, const struct tracepoint *tracepoint)
 {
-	struct btf *kernel = bpf_library_types(); /* for its messages, and what it needs */
+	struct btf *kernel = bpf_library_types(); /* also directs libbpf's messages */
 	struct stat namespace;
 	int error;
 

@@ -44,8 +44,7 @@ static const char *verdict(const struct probe_row *rows, size_t count)
 	return "Linux guests can be booted and profiled on this host.";
 }
 
-/* About running VMs. QEMU's monitor is the last row. */
-/* ATTACH are the rows of the backends. */
+/* About running VMs. ATTACH are the rows of the backends; QEMU's monitor is the last one. */
 static const char *attach_verdict(const struct probe_row *attach, size_t count)
 {
 	size_t works = 0;
@@ -164,7 +163,7 @@ static void print_table(const struct probe_row *rows, size_t count, const struct
 		print_row(&attach[i], colours);
 	putchar('\n');
 	print_verdict(verdict(rows, count), colours);
-	print_verdict(attach_verdict(attach, attach_count - 1), colours);
+	print_verdict(attach_verdict(attach, attach_count - 1 /* kvmscope stat */), colours);
 }
 
 /* The right to read the VM's memory and to stop its threads. */

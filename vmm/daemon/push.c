@@ -115,12 +115,9 @@ static int spool_all(struct push_spool *spool, struct push_item *item,
 	int error = vcpus ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < count && !error; i++) {
-		if (stop && atomic_load(stop))
-			error = error_set(-ECANCELED, "pushing ends");
-		if (error)
-			break;
 		item->vcpu = vcpus[i];
-		error = spool_vcpu(spool, item, profile);
+		error = stop && atomic_load(stop) ? error_set(-ECANCELED, "pushing ends")
+						  : spool_vcpu(spool, item, profile);
 	}
 	free(vcpus);
 	return error;

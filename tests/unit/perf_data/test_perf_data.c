@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "tests/unit/bytes_read.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/perf_data/output_path.h"
 #include "vmm/perf_data/perf_data_format.h"
@@ -227,20 +228,6 @@ TEST(perf_data, reader_bounds_unpacked_data)
 	CHECK_EQUAL(read_bytes(bytes, size + header.size, &seen, NULL), -EINVAL);
 	CHECK(strstr(error_message(), "unpacks to an implausible size"));
 	CHECK_EQUAL(seen.samples, 10);
-}
-
-/* The bytes that this thread has read from files; 0: the kernel does not count them. */
-static uint64_t bytes_read(void)
-{
-	unsigned long long bytes = 0;
-	FILE *file = fopen("/proc/thread-self/io", "re");
-
-	if (!file)
-		return 0;
-	if (fscanf(file, "rchar: %llu", &bytes) != 1)
-		bytes = 0;
-	fclose(file);
-	return bytes;
 }
 
 /* All features are the same 64 MiB of a file that has no more: reading each would be 16 GiB. */

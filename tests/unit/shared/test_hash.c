@@ -38,7 +38,7 @@ TEST(hash, spreads_keys_that_differ_in_a_few_bits)
 	}
 }
 
-/* Keys that share a bucket in one process do not in another, so nobody can choose such keys. */
+/* Keys that collide in one process do not collide in another: a guest cannot choose them. */
 TEST(hash, collisions_are_those_of_the_process)
 {
 	const uint64_t kept[2] = { hash_key[0], hash_key[1] };

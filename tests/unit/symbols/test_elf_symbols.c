@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "tests/unit/bytes_read.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/symbols/elf_symbols.h"
 
@@ -170,20 +171,6 @@ static void write_sparse(const char *path, uint64_t symbols, uint64_t strings)
 	CHECK_EQUAL(write(fd, sections, sizeof(sections)), sizeof(sections));
 	CHECK_EQUAL(ftruncate(fd, (off_t)(start + symbols + strings)), 0);
 	close(fd);
-}
-
-/* The bytes that this thread has read from files; 0: the kernel does not count them. */
-static uint64_t bytes_read(void)
-{
-	unsigned long long bytes = 0;
-	FILE *file = fopen("/proc/thread-self/io", "re");
-
-	if (!file)
-		return 0;
-	if (fscanf(file, "rchar: %llu", &bytes) != 1)
-		bytes = 0;
-	fclose(file);
-	return bytes;
 }
 
 TEST(elf_symbols, leaves_out_sections_that_no_program_has)

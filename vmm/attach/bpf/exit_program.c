@@ -9,34 +9,11 @@
 #include <bpf/bpf_helpers.h>
 
 #include "vmm/attach/bpf/exit_program.h"
+#include "vmm/attach/bpf/kernel_types.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define KERNEL_TYPE __attribute__((preserve_access_index))
-#define LEVELS_MAX  32 /* kernel: MAX_PID_NS_LEVEL */
-
-struct ns_common {
-	unsigned int inum;
-} KERNEL_TYPE;
-
-struct pid_namespace {
-	struct ns_common ns;
-} KERNEL_TYPE;
-
-struct upid {
-	int nr;
-	struct pid_namespace *ns;
-} KERNEL_TYPE;
-
-struct pid {
-	unsigned int level;
-	struct upid numbers[1]; /* or more */
-} KERNEL_TYPE;
-
-struct task_struct {
-	struct task_struct *group_leader;
-	struct pid *thread_pid;
-} KERNEL_TYPE;
+#define LEVELS_MAX 32 /* kernel: MAX_PID_NS_LEVEL */
 
 /* Set by the loader: the process in its own PID namespace, and where the tracepoint has what. */
 const volatile __u32 pid_wanted, namespace_wanted;

@@ -8,8 +8,17 @@
 
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
+struct ns_common {
+	unsigned int inum;
+} KERNEL_TYPE;
+
+struct pid_namespace {
+	struct ns_common ns;
+} KERNEL_TYPE;
+
 struct upid {
 	int nr;
+	struct pid_namespace *ns;
 } KERNEL_TYPE;
 
 struct hlist_node {
@@ -160,6 +169,8 @@ struct bpf_iter_meta {
 
 struct task_struct {
 	struct mm_struct *mm;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
 } KERNEL_TYPE;
 
 struct bpf_iter__task_file {
