@@ -73,8 +73,8 @@ int recording_open(struct perf_data_writer **writer, const struct recording *rec
 		.command_line = "kvmscope run -F 1000 --cpus 4",
 		.hostname = "guest-host",
 		.release = "6.1.0-test",
-		.arch = "x86_64",
 		.cpu_description = "A CPU of a guest",
+		.cpuid = "GenuineIntel,6,85,7",
 		.memory_kib = 131072,
 	};
 

@@ -45,7 +45,6 @@ static void write_recording(const char *path, const struct fake_guest *guest, co
 		.command_line = "kvmscope run --cpus 2",
 		.hostname = "guest",
 		.release = "6.1.0-test",
-		.arch = "x86_64",
 	};
 	struct sample *sample = malloc(sample_size(SAMPLE_CALLCHAIN_MAX));
 	struct perf_data_writer *writer;

@@ -339,6 +339,7 @@ TEST(perf_data, header_describes_the_guest)
 	CHECK(strstr(header, "arch : x86_64"));
 	CHECK(strstr(header, "nrcpus online : 4"));
 	CHECK(strstr(header, "cpudesc : A CPU of a guest"));
+	CHECK(strstr(header, "cpuid : GenuineIntel,6,85,7"));
 	CHECK(strstr(header, "total memory : 131072 kB"));
 	CHECK(strstr(header, "cmdline : kvmscope run -F 1000 --cpus 4"));
 	CHECK(strstr(header, "name = wall-clock"));

@@ -42,7 +42,7 @@ struct run_profile {
 	unsigned int frequency;    /* Hz while it is not paused */
 	bool paused;
 	atomic_flag line_seen; /* options->from_line was printed */
-	char cpu_description[49];
+	char cpu_description[49], cpuid[32];
 };
 
 int run_profile_create(struct run_profile **result, const struct run_options *options)
@@ -244,6 +244,25 @@ static const char *describe_cpu(struct run_profile *profile)
 	return profile->cpu_description;
 }
 
+/* As perf writes it (tools/perf/arch/x86/util/header.c). The guest sees the same. */
+static const char *identify_cpu(struct run_profile *profile)
+{
+	unsigned int highest, vendor[3], version, family, model, b, c, d;
+
+	if (!__get_cpuid(0, &highest, &vendor[0], &vendor[2], &vendor[1]) ||
+	    !__get_cpuid(1, &version, &b, &c, &d))
+		return "";
+	family = version >> 8 & 0xf;
+	model = version >> 4 & 0xf;
+	if (family >= 6)
+		model += version >> 12 & 0xf0;
+	if (family == 0xf)
+		family += version >> 20 & 0xff;
+	snprintf(profile->cpuid, sizeof(profile->cpuid), "%.12s,%u,%u,%u", (const char *)vendor,
+		 family, model, version & 0xf);
+	return profile->cpuid;
+}
+
 static void source_describe(void *context, struct perf_data_options *output)
 {
 	struct run_profile *profile = context;
@@ -256,6 +275,7 @@ static void source_describe(void *context, struct perf_data_options *output)
 	output->vcpus = options->cpus;
 	output->vmm_pid = getpid();
 	output->cpu_description = describe_cpu(profile);
+	output->cpuid = identify_cpu(profile);
 	output->memory_kib = options->memory_size >> 10;
 	output->watches = run_watch_events(profile->watch);
 }

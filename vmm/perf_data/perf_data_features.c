@@ -11,9 +11,10 @@
 
 /* Features known at the start; the compression comes before the first compressed record. */
 static const enum perf_data_feature early_features[] = {
-	FEATURE_COMPRESSED, FEATURE_HOSTNAME,   FEATURE_OSRELEASE, FEATURE_VERSION,
-	FEATURE_ARCH,       FEATURE_NRCPUS,     FEATURE_CPUDESC,   FEATURE_TOTAL_MEM,
-	FEATURE_CMDLINE,    FEATURE_EVENT_DESC, FEATURE_CLOCKID,   FEATURE_CLOCK_DATA,
+	FEATURE_COMPRESSED, FEATURE_HOSTNAME, FEATURE_OSRELEASE,  FEATURE_VERSION,
+	FEATURE_ARCH,       FEATURE_NRCPUS,   FEATURE_CPUDESC,    FEATURE_CPUID,
+	FEATURE_TOTAL_MEM,  FEATURE_CMDLINE,  FEATURE_EVENT_DESC, FEATURE_CLOCKID,
+	FEATURE_CLOCK_DATA,
 };
 
 static void add_string(struct bytes *to, const char *string)
@@ -26,21 +27,16 @@ static void add_string(struct bytes *to, const char *string)
 	bytes_add_zeros(to, padded - size);
 }
 
-static bool add_known_string(struct bytes *to, const char *string)
+static bool add_fact(struct bytes *to, const char *fact)
 {
-	if (!string || !*string)
-		return false;
-	add_string(to, string);
+	add_string(to, *fact ? fact : PERF_DATA_UNKNOWN);
 	return true;
 }
 
 static bool add_command_line(struct bytes *to, const char *command_line)
 {
-	if (!command_line || !*command_line)
-		return false;
 	bytes_add_u32(to, 1);
-	add_string(to, command_line);
-	return true;
+	return add_fact(to, command_line);
 }
 
 static void add_event(struct bytes *to, const struct perf_data_facts *facts,
@@ -61,6 +57,14 @@ static bool add_event_description(struct bytes *to, const struct perf_data_facts
 	for (size_t i = 0; i < facts->more_count; i++)
 		add_event(to, facts, &facts->more[i].attribute, facts->more[i].name,
 			  1 + (i + 1) * facts->ids);
+	return true;
+}
+
+/* perf annotate refuses files in which this is not a string and three numbers (x86__cpuid_parse()
+ * of tools/perf/arch/x86/annotate/instructions.c). */
+static bool add_cpuid(struct bytes *to, const struct perf_data_facts *facts)
+{
+	add_string(to, *facts->cpuid ? facts->cpuid : PERF_DATA_UNKNOWN ",0,0,0");
 	return true;
 }
 
@@ -135,17 +139,19 @@ static bool add_feature(const struct perf_data_facts *facts, enum perf_data_feat
 	case FEATURE_BUILD_ID:
 		return add_build_ids(to, facts);
 	case FEATURE_HOSTNAME:
-		return add_known_string(to, facts->hostname);
+		return add_fact(to, facts->hostname);
 	case FEATURE_OSRELEASE:
-		return add_known_string(to, facts->release);
+		return add_fact(to, facts->release);
 	case FEATURE_VERSION:
-		return add_known_string(to, "kvmscope " KVMSCOPE_VERSION);
+		return add_fact(to, "kvmscope " KVMSCOPE_VERSION);
 	case FEATURE_ARCH:
-		return add_known_string(to, facts->arch);
+		return add_fact(to, "x86_64");
 	case FEATURE_NRCPUS:
 		return add_cpus(to, facts);
 	case FEATURE_CPUDESC:
-		return add_known_string(to, facts->cpu_description);
+		return add_fact(to, facts->cpu_description);
+	case FEATURE_CPUID:
+		return add_cpuid(to, facts);
 	case FEATURE_TOTAL_MEM:
 		return add_memory(to, facts);
 	case FEATURE_CMDLINE:

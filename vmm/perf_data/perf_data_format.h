@@ -61,6 +61,7 @@ enum perf_data_feature {
 	FEATURE_ARCH = 6,
 	FEATURE_NRCPUS = 7,
 	FEATURE_CPUDESC = 8,
+	FEATURE_CPUID = 9,
 	FEATURE_TOTAL_MEM = 10,
 	FEATURE_CMDLINE = 11,
 	FEATURE_EVENT_DESC = 12,
@@ -70,6 +71,10 @@ enum perf_data_feature {
 	FEATURE_CLOCK_DATA = 29,
 	FEATURE_COUNT = 256,
 };
+
+/* Content of a string feature that is not known. perf data convert reads these features without
+ * checking that they are there (tools/perf/util/data-convert-json.c). */
+#define PERF_DATA_UNKNOWN "(unknown)"
 
 /* Tags of our blocks in FINISHED_ROUND records (perf_data_blocks.h). A block is its tag, the size
  * of its content in bytes, a multiple of 8, and the content. */

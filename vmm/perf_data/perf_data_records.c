@@ -246,6 +246,14 @@ static void read_string(struct span content, char *to, size_t size)
 	copy_string(content, 0, to, size, &next);
 }
 
+/* "" if the writer did not know it. */
+static void read_fact(struct span content, char *to, size_t size)
+{
+	read_string(content, to, size);
+	if (!strcmp(to, PERF_DATA_UNKNOWN))
+		*to = '\0';
+}
+
 static void read_command_line(struct perf_data_summary *summary, struct span content)
 {
 	char line[sizeof(summary->command_line)], argument[sizeof(line)];
@@ -262,7 +270,8 @@ static void read_command_line(struct perf_data_summary *summary, struct span con
 		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s", i ? " " : "",
 					 argument);
 	}
-	memcpy(summary->command_line, line, sizeof(line));
+	if (strcmp(line, PERF_DATA_UNKNOWN) != 0)
+		memcpy(summary->command_line, line, sizeof(line));
 }
 
 /* Content: number of events, size of an attribute; then per event: attribute, number of ids, name,
@@ -296,10 +305,10 @@ static void read_summary(struct perf_data_summary *summary, enum perf_data_featu
 
 	switch (feature) {
 	case FEATURE_HOSTNAME:
-		read_string(content, summary->hostname, sizeof(summary->hostname));
+		read_fact(content, summary->hostname, sizeof(summary->hostname));
 		break;
 	case FEATURE_OSRELEASE:
-		read_string(content, summary->release, sizeof(summary->release));
+		read_fact(content, summary->release, sizeof(summary->release));
 		break;
 	case FEATURE_VERSION:
 		read_string(content, summary->version, sizeof(summary->version));
@@ -312,7 +321,7 @@ static void read_summary(struct perf_data_summary *summary, enum perf_data_featu
 			summary->cpus = cpus;
 		break;
 	case FEATURE_CPUDESC:
-		read_string(content, summary->cpu_description, sizeof(summary->cpu_description));
+		read_fact(content, summary->cpu_description, sizeof(summary->cpu_description));
 		break;
 	case FEATURE_CMDLINE:
 		read_command_line(summary, content);

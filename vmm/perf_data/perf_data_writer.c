@@ -24,10 +24,10 @@ static int collect_facts(struct perf_data_facts *facts, const struct perf_data_o
 {
 	facts->hostname = copy_string(options->hostname);
 	facts->release = copy_string(options->release);
-	facts->arch = copy_string(options->arch);
 	facts->cpu_description = copy_string(options->cpu_description);
+	facts->cpuid = copy_string(options->cpuid);
 	facts->command_line = copy_string(options->command_line);
-	if (!facts->hostname || !facts->release || !facts->arch || !facts->cpu_description ||
+	if (!facts->hostname || !facts->release || !facts->cpu_description || !facts->cpuid ||
 	    !facts->command_line)
 		return perf_data_writer_no_memory();
 	facts->event_name = options->cycles       ? "cycles"
@@ -80,8 +80,8 @@ static void free_writer(struct perf_data_writer *writer)
 	free(writer->facts.more);
 	free(writer->facts.hostname);
 	free(writer->facts.release);
-	free(writer->facts.arch);
 	free(writer->facts.cpu_description);
+	free(writer->facts.cpuid);
 	free(writer->facts.command_line);
 	free(writer->facts.build_ids.data);
 	free(writer->record.data);

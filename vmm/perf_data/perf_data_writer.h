@@ -39,8 +39,9 @@ struct perf_data_options {
 	unsigned int cpus;        /* of the guest; 0: VCPUS */
 	pid_t vmm_pid;
 	const char *command_line; /* for HEADER_CMDLINE */
-	/* For the feature sections; a fact that is "" or 0 is left out. */
-	const char *hostname, *release, *arch, *cpu_description;
+	/* For the feature sections; NULL, "" and 0 are unknown facts. */
+	const char *hostname, *release, *cpu_description;
+	const char *cpuid; /* "VENDOR,FAMILY,MODEL,STEPPING", in decimal */
 	uint64_t memory_kib;
 	/* Events from 1 on, which outlive the writer; it adds new ones by itself. NULL: none. */
 	const struct perf_data_watches *watches;

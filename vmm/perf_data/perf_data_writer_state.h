@@ -25,7 +25,7 @@ struct perf_data_more_event {
 
 /* The content of the feature sections. Empty strings and zeros are unknown facts. */
 struct perf_data_facts {
-	char *hostname, *release, *arch, *cpu_description, *command_line; /* owned */
+	char *hostname, *release, *cpu_description, *cpuid, *command_line; /* owned */
 	const char *event_name;
 	uint64_t memory_kib;
 	uint32_t cpus;

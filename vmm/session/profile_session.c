@@ -178,10 +178,6 @@ static struct perf_data_options output_options(const struct session *session)
 		.perspective = options->perspective,
 		.compression = options->compression,
 		.command_line = options->command_line,
-		.hostname = "",
-		.release = "",
-		.arch = "x86_64",
-		.cpu_description = "",
 	};
 
 	options->source.ops->describe(options->source.context, &output);

@@ -159,7 +159,7 @@ TEST(report_rows, are_printed_after_a_header)
 	REQUIRE(fixture_make(&fixture, &options));
 	CHECK_EQUAL(report_print_text(&fixture.report, 1, to, false), 0);
 	fclose(to);
-	CHECK_STRING(text, "# Guest    Linux 6.1.0\n"
+	CHECK_STRING(text, "# Guest    Linux 6.1.0 x86_64\n"
 			   "# Command  test\n"
 			   "# Event    cpu-clock, 1000 Hz\n"
 			   "# Samples  10, 0.010 s, 2 vCPUs\n"
