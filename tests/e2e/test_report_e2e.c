@@ -36,8 +36,9 @@ static void check_same(const char *what, char *ours, char *theirs)
 	free(theirs);
 }
 
-/* Our rows with percentages and counts, without the vCPU share and without thousands separators. */
-#define OURS "grep -v '^#' | sed 's/,//g; s/^ *//; s/ *$//; s/  */ /g' | sort"
+/* Our rows with percentages and counts, without thousands separators and brackets of a vCPU. */
+#define OURS                                                                                       \
+	"grep -v '^#' | sed 's/,//g; s/\\[00\\([0-9]\\)\\]/\\1/; s/^ *//; s/ *$//; s/  */ /g' | sort"
 /* perf's rows without the markers for kernel and user. */
 #define THEIRS "grep -v '^#' | sed -E 's/\\[[k.]\\] //; /^ *$/d; s/^ *//; s/ *$//; s/ +/ /g' | sort"
 
@@ -338,6 +339,7 @@ TEST(report, reports_errors)
 	check_failure("report --symfs build/no-such-directory", 2,
 		      "--symfs build/no-such-directory: No such file or directory; it must be");
 	check_failure("report --symfs Makefile", 2, "--symfs Makefile: it must be a directory");
+	check_failure("report --json -g", 2, "give only one of --json and -g");
 	check_failure("report --color neverr", 2, "did you mean never?");
 	check_failure("repotr", 2, "no command named 'repotr'; did you mean report?");
 	check_failure("xyz", 2, "kvmscope --help lists them");
@@ -428,22 +430,24 @@ TEST(report, limits_rows_to_the_terminal_height)
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_rows(&fixture, REPORT, 48, "");
 	check_rows(&fixture, REPORT " -n 5", 5, "43 more rows below the limit\n");
-	check_rows(&fixture, TERMINAL(REPORT), 12,
+	check_rows(&fixture, TERMINAL(REPORT " --no-pager"), 12,
 		   "36 more rows than fit here: use -n 48 or a pipe to show them\n");
-	check_rows(&fixture, TERMINAL(REPORT " -n 48"), 48, "");
-	check_rows(&fixture, TERMINAL(REPORT " --percent-limit 0.01"), 48, "");
+	check_rows(&fixture, TERMINAL(REPORT " --no-pager -n 48"), 48, "");
+	check_rows(&fixture, TERMINAL(REPORT " --no-pager --percent-limit 0.01"), 48, "");
+	/* A pager has all of them. */
+	check_rows(&fixture, TERMINAL("PAGER=\"tr a-z a-z\" " REPORT), 48, "");
 	named_guest_end(&fixture);
 #undef TERMINAL
 #undef REPORT
 }
 
-/* The heading and the rows on a terminal with COLUMNS; to be freed. */
-static char *rows_on_terminal(const struct named_guest *fixture, int columns)
+/* What report prints on a terminal with COLUMNS, without sentences; to be freed. */
+static char *text_on_terminal(const struct named_guest *fixture, int columns)
 {
 	return command_output(
 		NULL,
-		"TERM=dumb script -qec 'stty cols %d; build/kvmscope report -i %s' /dev/null | "
-		"tr -d '\\r' | grep -E '^# Overhead|%%'",
+		"TERM=dumb script -qec 'stty cols %d; build/kvmscope report --no-pager -i %s -g' "
+		"/dev/null | tr -d '\\r' | grep -Ev '^# (Event|Trees|Samples|Lost)'",
 		columns, fixture->path);
 }
 
@@ -463,14 +467,58 @@ TEST(report, limits_lines_to_the_terminal_width)
 	char *wide, *narrow;
 
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
-	wide = rows_on_terminal(&fixture, 200);
+	wide = text_on_terminal(&fixture, 200);
 	CHECK(strstr(wide, "vCPU share") && longest_line(wide) > 60);
-	narrow = rows_on_terminal(&fixture, 60);
+	narrow = text_on_terminal(&fixture, 60);
 	CHECK(!strstr(narrow, "vCPU share") && strstr(narrow, "Function") &&
 	      strstr(narrow, "Image"));
 	CHECK(longest_line(narrow) <= 60);
+	free(narrow);
+	narrow = text_on_terminal(&fixture, 42);
+	CHECK(strstr(narrow, "Function") && strstr(narrow, "Image") && strstr(narrow, "..\n"));
+	if (longest_line(narrow) > 42)
+		FAIL_TEST("wider than 42 columns:\n%s", narrow);
 	free(wide);
 	free(narrow);
+	named_guest_end(&fixture);
+}
+
+/* report on a terminal with what PAGER names, and the status; then the file "paged". */
+static void check_paged(const struct named_guest *fixture, const char *pager, const char *keys,
+			const char *expected)
+{
+	char *text =
+		command_output(NULL,
+			       "cd %s; rm -f paged; %s; "
+			       "export PAGER TERM=xterm; "
+			       "printf '%s' | script -qec 'stty rows 24 cols 80; "
+			       "'$OLDPWD'/build/kvmscope report -n 40 -s symbol,tid -g; "
+			       "echo \"status $?\"' /dev/null > screen; "
+			       "grep -o 'status .\\|cannot be run.*pager' screen | tr -d '\\r'; "
+			       "cat paged 2> /dev/null",
+			       fixture->home, pager, keys);
+
+	if (strcmp(text, expected) != 0)
+		FAIL_TEST("with %s, there is \"%s\" instead of \"%s\"", pager, text, expected);
+	free(text);
+}
+
+TEST(report, goes_through_the_pager_on_a_terminal)
+{
+	struct named_guest fixture;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	check_paged(&fixture, "PAGER=\"grep -c '^[^#-]*%' > paged; echo \\$LESS >> paged\"", "",
+		    "status 0\n40\nFRX\n");
+	check_paged(&fixture, "PAGER='head -n 1 > paged; wc -l < paged > x; mv x paged'", "",
+		    "status 0\n1\n");
+	check_paged(&fixture, "PAGER=no-such-pager", "",
+		    "cannot be run: set PAGER to another one, "
+		    "or give --no-pager\nstatus 1\n");
+	check_paged(&fixture, "PAGER=", "", "status 0\n");
+	/* less waits for q, as there is more than a screen. */
+	if (command_succeeds("less --version"))
+		check_paged(&fixture, "unset PAGER", "q", "status 0\n");
 	named_guest_end(&fixture);
 }
 

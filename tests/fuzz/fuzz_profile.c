@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void print_report(const struct profile *profile, unsigned int keys, bool children, FILE *to)
 {
-	struct report_options options = { .keys = keys, .children = children };
+	struct report_options options = { .keys = keys, .children = children, .call_trees = true };
 	size_t count = profile_event_count(profile) > 8 ? 8 : profile_event_count(profile);
 	struct report *reports[8];
 

@@ -15,7 +15,8 @@
 struct arguments {
 	struct profile_arguments input;
 	struct report_options report;
-	bool json;
+	bool json, no_pager;
+	bool paged;
 	enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } color;
 };
 
@@ -27,6 +28,8 @@ static const char summary[] =
 	"      the functions in FILE or ./perf.data, busiest first\n"
 	"  kvmscope report --children -n 20\n"
 	"      20 functions with everything that they called\n"
+	"  kvmscope report -g\n"
+	"      callers of each function as a tree; with --children, what it called\n"
 	"  kvmscope report --sort vcpu\n"
 	"      how busy each vCPU was\n"
 	"  kvmscope report --sort comm,symbol\n"
@@ -99,17 +102,31 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 static const struct option_row rows[] = {
 	{ "children", NULL, "Count callees for their callers, too; sort by that", OPTION_SET,
 	  AT(report.children) },
+	{ "call-graph", NULL, "Print a tree of callers (callees with --children)", OPTION_SET,
+	  AT(report.call_trees), .letter = 'g' },
 	{ "sort", "KEY[,KEY...]", "Columns: symbol, app, comm, ... (symbol,image)", OPTION_PARSE,
 	  .letter = 's', .parse = parse_sort },
 	{ "limit", "ROWS", "Show only the first ROWS rows", OPTION_NUMBER, AT(report.limit),
 	  .letter = 'n', .low = 1, .high = UINT_MAX },
-	{ "percent-limit", "PERCENT", "Show no rows below PERCENT", OPTION_PARSE,
+	{ "percent-limit", "PERCENT", "Show no rows and branches below PERCENT", OPTION_PARSE,
 	  .parse = parse_percent },
 	{ "json", NULL, "Print one JSON object instead of a table", OPTION_SET, AT(json) },
 	{ "color", "WHEN", "auto, always, never (auto)", OPTION_CHOICE, AT(color),
 	  .choices = colors },
+	{ "no-pager", NULL, "Do not start PAGER (less -FRX) on a terminal", OPTION_SET,
+	  AT(no_pager) },
 	{ 0 },
 };
+
+static int check(void *target)
+{
+	const struct arguments *arguments = target;
+
+	return arguments->json && arguments->report.call_trees
+		       ? error_set(-EINVAL,
+				   "--json has no call trees: give only one of --json and -g")
+		       : 0;
+}
 
 static bool uses_color(const struct arguments *arguments)
 {
@@ -128,11 +145,27 @@ static bool is_shown(const struct arguments *arguments, const struct profile *pr
 	return !number || arguments->json || event->samples || event->unit == PROFILE_HITS;
 }
 
-static int print_all(const struct arguments *arguments, struct report *const *reports, size_t count)
+static int print_to(const struct arguments *arguments, struct report *const *reports, size_t count,
+		    bool color)
 {
 	if (arguments->json)
 		return report_print_json(reports, count, stdout);
-	return report_print_text(reports, count, stdout, uses_color(arguments));
+	return report_print_text(reports, count, stdout, color);
+}
+
+static int print_all(const struct arguments *arguments, struct report *const *reports, size_t count)
+{
+	bool color = uses_color(arguments);
+	int error, end;
+
+	if (!arguments->paged)
+		return print_to(arguments, reports, count, color);
+	error = screen_pager_start();
+	if (error)
+		return error;
+	error = print_to(arguments, reports, count, color);
+	end = screen_pager_end();
+	return end ? end : error;
 }
 
 static int print(const struct arguments *arguments, const struct profile *profile)
@@ -157,14 +190,14 @@ static int print(const struct arguments *arguments, const struct profile *profil
 	return error;
 }
 
-/* As many rows as fit on the terminal, with the lines above and below them. */
-static void limit_to_screen(struct report_options *report)
+/* Without a pager: as many rows as fit on the terminal, with the lines above and below them. */
+static void limit_to_screen(struct report_options *report, bool paged)
 {
 	enum { OTHER_LINES = 12, FEWEST = 10 };
 	unsigned int lines = screen_lines();
 
 	report->columns = screen_columns();
-	if (!lines || report->limit || report->percent_limit > 0)
+	if (paged || !lines || report->limit || report->percent_limit > 0 || report->call_trees)
 		return;
 	report->screen = true;
 	report->limit = lines > OTHER_LINES + FEWEST ? lines - OTHER_LINES : FEWEST;
@@ -173,9 +206,11 @@ static void limit_to_screen(struct report_options *report)
 int command_report(int argc, char **argv)
 {
 	struct arguments arguments = { .report.keys = REPORT_SYMBOL | REPORT_IMAGE };
-	const struct option_group groups[] = { { .rows = rows, .target = &arguments },
-					       profile_arguments_options(&arguments.input),
-					       { 0 } };
+	const struct option_group groups[] = {
+		{ .rows = rows, .target = &arguments, .check = check },
+		profile_arguments_options(&arguments.input),
+		{ 0 }
+	};
 	const struct option_command table = { .name = "kvmscope report",
 					      .doc = summary,
 					      .groups = groups,
@@ -188,9 +223,11 @@ int command_report(int argc, char **argv)
 	if (option_table_parse(&table, argc, argv))
 		return command_failed();
 	arguments.input.options.threads = arguments.report.keys & REPORT_TID;
-	arguments.input.options.leaves_only = !arguments.report.children;
+	arguments.input.options.leaves_only =
+		!arguments.report.children && !arguments.report.call_trees;
+	arguments.paged = !arguments.no_pager && screen_has_pager();
 	if (!arguments.json)
-		limit_to_screen(&arguments.report);
+		limit_to_screen(&arguments.report, arguments.paged);
 	if (profile_load(&profile, &arguments.input.options))
 		return command_failed();
 	if (!profile_samples(profile) && !arguments.json)

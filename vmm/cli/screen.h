@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Standard output: terminal size and colors, text of others, and answers of control sockets. */
+/* Standard output: terminal size, colors and pager, text of others, and answers of control sockets.
+ * Main thread. */
 #ifndef KVMSCOPE_CLI_SCREEN_H
 #define KVMSCOPE_CLI_SCREEN_H
 
@@ -12,6 +13,17 @@ bool screen_has_color(void);
 /* Characters in a line and lines on the terminal; 0 if that is unknown or it is not a terminal. */
 unsigned int screen_columns(void);
 unsigned int screen_lines(void);
+
+/* True if output to this terminal goes through a pager: PAGER, unless that is empty or "cat", or
+ * less -FRX if it is installed. */
+bool screen_has_pager(void);
+
+/* Starts the pager, which gets standard output until screen_pager_end(). Signals from the keyboard
+ * are the pager's, and writing after it was closed is -EPIPE. 0 or the errors of fork(2). */
+int screen_pager_start(void);
+
+/* Waits until the pager is closed. 0, or -ENOENT with a message: it cannot be run. */
+int screen_pager_end(void);
 
 /* Prints TEXT, which anybody may have written, with '?' for control characters. */
 void screen_print(const char *text);

@@ -117,6 +117,48 @@ static int count_stack(struct builder *builder, const struct profile_stack *stac
 	return 0;
 }
 
+/* Appends the call chain of STACK from frame AT on to the row's paths. */
+static int add_path(struct report_row *row, const struct report_options *options,
+		    const struct profile_stack *stack, size_t at)
+{
+	bool from_itself = !(options->keys & REPORT_SYMBOL);
+	struct report_path path = { .weight = stack->weight };
+
+	if (options->children) {
+		path.step = -1;
+		path.length = from_itself ? stack->depth : at;
+		path.next = stack->frames + path.length - 1;
+	} else {
+		path.step = 1;
+		path.length = from_itself ? stack->depth : stack->depth - 1;
+		path.next = stack->frames + (stack->depth - path.length);
+	}
+	if (array_reserve(&row->paths, &row->path_capacity, row->path_count + 1))
+		return -ENOMEM;
+	row->paths[row->path_count++] = path;
+	return 0;
+}
+
+/* Recursive functions have one path for each sample, from the outermost call. */
+static int add_paths(struct builder *builder, const struct profile_stack *stack)
+{
+	const struct report_options *options = &builder->report->options;
+
+	builder->stamp++;
+	for (size_t i = options->children ? stack->depth : 1; i-- > 0;) {
+		struct report_row *row = row_of(builder, stack, stack->frames[i]);
+
+		if (!row)
+			return -ENOMEM;
+		if (!row->has_tree || row->stamp == builder->stamp)
+			continue;
+		row->stamp = builder->stamp;
+		if (add_path(row, options, stack, i))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static int busiest_first(const void *left, const void *right)
 {
 	const struct report_vcpu *a = left, *b = right;
@@ -181,6 +223,11 @@ uint64_t report_scaled_hits(const struct profile_event *event)
 	return (uint64_t)((double)event->weight * (double)count->enabled / (double)count->running);
 }
 
+double report_tree_limit(const struct report_options *options)
+{
+	return options->percent_limit > 0 ? options->percent_limit : 0.5; /* perf's */
+}
+
 double report_percent(const struct report *report, uint64_t weight)
 {
 	uint64_t all = report_event(report)->weight;
@@ -199,6 +246,26 @@ static void apply_limits(struct report *report, size_t count)
 		shown = report->options.limit;
 	report->count = shown;
 	report->hidden = count - shown;
+}
+
+/* Only rows that are shown have paths: those of all would take the square of the depth. */
+static int build_trees(struct builder *builder)
+{
+	struct report *report = builder->report;
+	double least = report_tree_limit(&report->options);
+
+	if (!report->options.call_trees)
+		return 0;
+	for (size_t i = 0; i < report->count; i++)
+		report->rows[i]->has_tree =
+			report_percent(report, report->rows[i]->total_weight) >= least;
+	for (size_t i = 0; i < profile_stack_count(report->profile); i++) {
+		const struct profile_stack *stack = profile_stack(report->profile, i);
+
+		if (stack->event == report->options.event && add_paths(builder, stack))
+			return -ENOMEM;
+	}
+	return 0;
 }
 
 int report_build(struct report **built, const struct profile *profile,
@@ -228,6 +295,10 @@ int report_build(struct report **built, const struct profile *profile,
 		qsort(builder->rows, builder->count, sizeof(struct report_row *), largest_first);
 	report->rows = builder->rows;
 	apply_limits(report, builder->count);
+	if (build_trees(builder)) {
+		report_free(report);
+		return error_set(-ENOMEM, "no memory for the call trees");
+	}
 	*built = report;
 	return 0;
 }
@@ -238,8 +309,10 @@ void report_free(struct report *report)
 
 	if (!report)
 		return;
-	for (size_t i = 0; i < builder->count; i++)
+	for (size_t i = 0; i < builder->count; i++) {
 		free(builder->rows[i]->vcpus);
+		free(builder->rows[i]->paths);
+	}
 	free(builder->rows);
 	hash_table_free(&builder->table);
 	pool_free(&builder->pool);

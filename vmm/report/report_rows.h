@@ -34,11 +34,21 @@ struct report_options {
 	bool screen;          /* the limit is a terminal's height, not the user's choice */
 	double percent_limit; /* hide smaller rows */
 	unsigned int columns; /* of the terminal; 0: unlimited */
+	/* Print a tree of callers, or with children of callees, below each row. */
+	bool call_trees;
 };
 
 struct report_vcpu {
 	uint32_t vcpu;
 	uint64_t samples, weight;
+};
+
+/* The rest of a call chain that a row is in: its callers, or with children what it called. */
+struct report_path {
+	const struct profile_frame *const *next; /* of LENGTH frames, each STEP after the other */
+	size_t length;
+	int step;
+	uint64_t weight;
 };
 
 /* Fields that are not keys of the report are NULL or 0. */
@@ -52,6 +62,9 @@ struct report_row {
 	uint64_t total_samples, total_weight; /* with callees; the same without children */
 	struct report_vcpu *vcpus;            /* of the total, the busiest first */
 	size_t vcpu_count, vcpu_capacity;
+	struct report_path *paths; /* with call_trees, of rows that have a tree; not sorted */
+	size_t path_count, path_capacity;
+	bool has_tree;
 	uint64_t stamp; /* of the builder */
 };
 
@@ -77,10 +90,27 @@ double report_percent(const struct report *report, uint64_t weight);
 /* The estimated hits if the watch had been in a register all the time. */
 uint64_t report_scaled_hits(const struct profile_event *event);
 
+/* The share in percent that a branch of a call tree needs to be shown. */
+double report_tree_limit(const struct report_options *options);
+
 /* Print COUNT reports of one profile, at least one: as lines that start with '#' and rows, in COLOR
  * for a terminal, or as one JSON object. 0, -ENOMEM or a negative errno of writing. */
 int report_print_text(struct report *const *reports, size_t count, FILE *to, bool color);
 int report_print_json(struct report *const *reports, size_t count, FILE *to);
+
+/* Parts of report_print_text(). */
+
+/* The heading and the rows, each with its call tree. 0 or -ENOMEM. */
+int report_print_rows(const struct report *report, FILE *to, bool color);
+/* The call tree of ROW, whose paths it sorts; nothing if it has none. 0 or -ENOMEM. */
+int report_print_call_tree(const struct report *report, const struct report_row *row, FILE *to);
+/* The first WIDTH bytes of TEXT, with ".." at the end if it is longer; 0: all. Characters of UTF-8
+ * stay whole. */
+void report_print_cut(const char *text, size_t width, FILE *to);
+/* The symbol of FRAME, or its address, for which ADDRESS of 24 bytes is used. */
+const char *report_frame_name(char *address, const struct profile_frame *frame);
+/* VALUE as "1,234,567" in TEXT of 32 bytes, which is returned. */
+const char *report_grouped(char *text, uint64_t value);
 
 /* The triggers of a flight recording: lines that start with '#', none for other recordings; or an
  * object, null for other recordings, as a new reference (NULL without memory). */

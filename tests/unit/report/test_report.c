@@ -124,7 +124,7 @@ TEST(report_rows, show_programs_and_threads_in_both_forms)
 	CHECK_EQUAL(report_print_json(&fixture.report, 1, to), 0);
 	fclose(to);
 	CHECK(strstr(text, "# Overhead     Samples  vCPU share      PID      TID  Program\n"
-			   "    90.00%           9  0               100      100  vcpu 0 \n"));
+			   "    90.00%           9  0:100%          100      100  vcpu 0\n"));
 	CHECK(strstr(text, "\"app\": \"vcpu 0\""));
 	CHECK(strstr(text, "\"tid\": 100"));
 	free(text);
@@ -169,4 +169,108 @@ TEST(report_rows, are_printed_after_a_header)
 			   "# Lost 3 samples: the recorder could not keep up\n");
 	free(text);
 	fixture_free(&fixture);
+}
+
+/* The text of a report with OPTIONS, which the caller frees. */
+static char *text_of(const struct report_options *options)
+{
+	struct fixture fixture;
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	if (fixture_make(&fixture, options))
+		CHECK_EQUAL(report_print_text(&fixture.report, 1, to, false), 0);
+	fclose(to);
+	fixture_free(&fixture);
+	return text;
+}
+
+TEST(report_rows, have_a_tree_of_callers)
+{
+	const struct report_options options = { .keys = REPORT_SYMBOL, .call_trees = true };
+	char *text = text_of(&options);
+
+	CHECK_STRING(strstr(text, "# Trees"), "# Trees    callers; branches below 0.5 % are [...]\n"
+					      "#\n"
+					      "# Overhead     Samples  vCPU share   Function\n"
+					      "   100.00%          10  0:90% 1:10%  leaf\n"
+					      "            |\n"
+					      "            |--60.00%--middle\n"
+					      "            |          middle\n"
+					      "            |\n"
+					      "             --40.00%--top;with/all\n"
+					      "\n"
+					      "# Lost 3 samples: the recorder could not keep up\n");
+	free(text);
+}
+
+/* From the outermost call: the recursion of middle is in its tree. */
+TEST(report_rows, have_a_tree_of_callees_with_children)
+{
+	const struct report_options options = { .keys = REPORT_SYMBOL,
+						.children = true,
+						.call_trees = true };
+	char *text = text_of(&options);
+
+	CHECK_STRING(strstr(text, "# Children"),
+		     "# Children       Self     Samples  vCPU share   Function\n"
+		     "   100.00%    100.00%          10  0:90% 1:10%  leaf\n"
+		     "    60.00%      0.00%           6  0:100%       middle\n"
+		     "            |\n"
+		     "            ---middle\n"
+		     "               leaf\n"
+		     "\n"
+		     "    40.00%      0.00%           4  0:75% 1:25%  top;with/all\n"
+		     "            |\n"
+		     "            ---leaf\n"
+		     "\n"
+		     "# Lost 3 samples: the recorder could not keep up\n");
+	free(text);
+}
+
+/* A row without a function shows the whole chain; small branches are added up. */
+TEST(report_rows, have_trees_down_to_the_percent_limit)
+{
+	const struct report_options options = { .keys = REPORT_PID,
+						.call_trees = true,
+						.percent_limit = 50 };
+	char *text = text_of(&options);
+
+	CHECK(strstr(text, "  100\n"
+			   "            |\n"
+			   "            ---leaf\n"
+			   "               |\n"
+			   "                --60.00%--middle\n"
+			   "                          middle\n"
+			   "\n"));
+	CHECK(!strstr(text, "top"));
+	free(text);
+}
+
+TEST(report_rows, show_a_vcpu_that_cannot_be_read_as_a_count)
+{
+	const struct report_options options = { .keys = REPORT_VCPU };
+	char *text = text_of(&options);
+
+	CHECK(strstr(text, "# Overhead     Samples  vCPU\n"
+			   "    90.00%           9 [000]\n"
+			   "    10.00%           1 [001]\n"));
+	free(text);
+}
+
+TEST(report_rows, fit_a_narrow_terminal)
+{
+	const struct report_options options = {
+		.keys = REPORT_APP | REPORT_COMM | REPORT_SYMBOL | REPORT_IMAGE, .columns = 56
+	};
+	char *text = text_of(&options);
+
+	/* The share goes first, then the space of numbers; then the widest column is cut. */
+	CHECK_STRING(strstr(text, "# Overhead"),
+		     "# Overhead Samples  Program  Command  Function  Image\n"
+		     "    90.00%       9  vcpu 0   vcpu 0   leaf      [kerne..\n"
+		     "    10.00%       1  vcpu;1   vcpu;1   leaf      [kerne..\n"
+		     "# Lost 3 samples: the recorder could not keep up\n");
+	free(text);
 }
