@@ -26,6 +26,7 @@ command command_dump;
 command command_libvirt;
 command command_report;
 command command_export;
+command command_archive;
 command command_doctor;
 command command_demo;
 

@@ -23,6 +23,7 @@ static const struct {
 	{ "dump", command_dump, "write the samples of a run's flight recorder" },
 	{ "report", command_report, "show where the guest spent its time" },
 	{ "export", command_export, "write a flame graph, folded stacks, pprof or plain text" },
+	{ "archive", command_archive, "write the symbols of a recording into one file" },
 	{ "doctor", command_doctor, "try what this host can do" },
 	{ "demo", command_demo, "run, report and export in one command, with Debian's kernel" },
 	{ NULL, NULL, NULL },

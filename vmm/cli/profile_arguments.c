@@ -2,16 +2,20 @@
 #include "vmm/cli/profile_arguments.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/symbols/debuginfod.h"
+#include "vmm/symbols/symbol_archive.h"
 
 static int add_disk(void *target, char *path)
 {
@@ -94,6 +98,61 @@ static bool exists(const char *directory, int length, const char *name)
 	       !access(path, R_OK);
 }
 
+int profile_arguments_archive(char path[PATH_MAX], const char *input)
+{
+	if (strcmp(input, "-") && snprintf(path, PATH_MAX, "%s.tar.gz", input) < PATH_MAX)
+		return 0;
+	return error_set(-EINVAL, "%s: a recording with an archive must be a file", input);
+}
+
+/* The unpacked archive, which lives until the program ends, also after an error. */
+static char unpacked[PATH_MAX];
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+	(void)status;
+	(void)type;
+	(void)walk;
+	return remove(path);
+}
+
+static void remove_unpacked(void)
+{
+	nftw(unpacked, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static int make_unpacked(void)
+{
+	const char *parent = getenv("TMPDIR");
+
+	if (snprintf(unpacked, sizeof(unpacked), "%s/kvmscope-XXXXXX",
+		     parent && *parent ? parent : "/var/tmp") >= (int)sizeof(unpacked) ||
+	    !mkdtemp(unpacked))
+		return error_set(-errno, "cannot create a directory for symbols: %m");
+	atexit(remove_unpacked);
+	return 0;
+}
+
+/* A recording can come with its symbols (kvmscope archive). */
+static int use_archive(struct profile_arguments *arguments)
+{
+	const char *input = arguments->options.input;
+	char path[PATH_MAX];
+	int error;
+
+	if (arguments->ignore_archive || !strcmp(input, "-") ||
+	    profile_arguments_archive(path, input) || access(path, R_OK))
+		return 0;
+	error = make_unpacked();
+	if (!error)
+		error = symbol_archive_unpack(path, input, unpacked);
+	if (error)
+		log_warning("%s; using the build-id cache", error_message());
+	else
+		arguments->options.sources.buildid_dir = unpacked;
+	return 0;
+}
+
 /* kvmscoped keeps a domain's symbols next to its recordings, not in perf's cache
  * (docs/continuous-profiling.md). */
 static int find_cache(void *target)
@@ -102,9 +161,10 @@ static int find_cache(void *target)
 	const char *input = arguments->options.input, *slash = strrchr(input, '/');
 	int length = slash ? (int)(slash + 1 - input) : 0;
 
-	if (arguments->options.sources.buildid_dir || !exists(input, length, "domain") ||
-	    !exists(input, length, "names/.build-id"))
+	if (arguments->options.sources.buildid_dir)
 		return 0;
+	if (!exists(input, length, "domain") || !exists(input, length, "names/.build-id"))
+		return use_archive(arguments);
 	snprintf(arguments->names, sizeof(arguments->names), "%.*snames", length, input);
 	arguments->options.sources.buildid_dir = arguments->names;
 	return 0;

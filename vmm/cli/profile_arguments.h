@@ -4,6 +4,7 @@
 #define KVMSCOPE_CLI_PROFILE_ARGUMENTS_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "shared/option_table.h"
 #include "vmm/report/profile_stacks.h"
@@ -12,6 +13,7 @@ struct profile_arguments {
 	struct profile_options options;
 	struct guest_disk *disks[8]; /* the options may point to these two */
 	char names[PATH_MAX];
+	bool ignore_archive; /* read the build-id cache, not the recording's archive */
 };
 
 /* Sets the defaults; a group of options that fills ARGUMENTS. */
@@ -19,6 +21,10 @@ struct option_group profile_arguments_options(struct profile_arguments *argument
 
 /* A word of the command line: the recording. For struct option_command. */
 int profile_arguments_word(void *arguments, char *text);
+
+/* The path of the archive of symbols that belongs to the recording INPUT. -EINVAL: a pipe has none.
+ */
+int profile_arguments_archive(char path[PATH_MAX], const char *input);
 
 void profile_arguments_free(struct profile_arguments *arguments);
 

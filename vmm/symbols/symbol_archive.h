@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An archive of entries of a build-id cache: a gzipped tar file in the form of perf archive, which
+ * perf users unpack into their cache (tar -xf FILE -C ~/.debug). Its first entry identifies the
+ * recording that it belongs to. Archives are hostile when they are read. One thread at a time.
+ */
+#ifndef KVMSCOPE_SYMBOLS_SYMBOL_ARCHIVE_H
+#define KVMSCOPE_SYMBOLS_SYMBOL_ARCHIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of all files in an archive, not compressed, and their number. */
+#define SYMBOL_ARCHIVE_SIZE_MAX  (2ull << 30)
+#define SYMBOL_ARCHIVE_FILES_MAX 10000u
+
+struct symbol_archive;
+
+/* Starts the archive of the recording at INPUT; it appears at PATH when it is closed. The errors of
+ * reading INPUT and of open(). */
+int symbol_archive_create(struct symbol_archive **archive, const char *path, const char *input);
+
+/*
+ * Adds the file FROM as ENTRY/ID/NAME, as in build_id_cache.h: ENTRY is "[guest.user]" or alike, ID
+ * the build id as text, NAME a file, or a file in one directory. -EFBIG: the archive would exceed
+ * its bounds; the errors of reading FROM and of writing.
+ */
+int symbol_archive_add(struct symbol_archive *archive, const char *entry, const char *id,
+		       const char *name, const char *from);
+
+/* Completes the archive, or removes it if ERROR is not 0. *SIZE gets its bytes. Returns the first
+ * error. */
+int symbol_archive_close(struct symbol_archive *archive, int error, uint64_t *size);
+
+/*
+ * Unpacks the archive at PATH into DIRECTORY, which is empty and private, as a build-id cache
+ * without code (kcore). Other names than those of symbol_archive_add() are skipped. -ESTALE: it is
+ * of another recording than INPUT; -EINVAL: not an archive; -EFBIG; the errors of reading and
+ * writing.
+ */
+int symbol_archive_unpack(const char *path, const char *input, const char *directory);
+
+#endif
