@@ -30,7 +30,7 @@ _kvmscope_values() {
 	--perspective) _kvmscope_words guest host ;;
 	--bp-priority) _kvmscope_words guest host ;;
 	--watch) _kvmscope_words jiffies_64:8:w schedule:x ;;
-	--format | -f) _kvmscope_words folded html pprof script ;;
+	--format | -f) _kvmscope_words folded html pprof script sysroot ;;
 	--by) _kvmscope_words cgroup container ;;
 	--event | -e) [ "${COMP_WORDS[1]}" = run ] && _kvmscope_words cpu-clock ;;
 	--sort | -s) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;

@@ -16,8 +16,16 @@
 #include "vmm/report/folded.h"
 #include "vmm/report/pprof.h"
 #include "vmm/report/script.h"
+#include "vmm/report/sysroot.h"
 
-enum format { FORMAT_NONE, FORMAT_FOLDED, FORMAT_HTML, FORMAT_PPROF, FORMAT_SCRIPT };
+enum format {
+	FORMAT_NONE,
+	FORMAT_FOLDED,
+	FORMAT_HTML,
+	FORMAT_PPROF,
+	FORMAT_SCRIPT,
+	FORMAT_SYSROOT, /* a directory */
+};
 
 struct arguments {
 	struct profile_arguments input;
@@ -40,6 +48,8 @@ static const char summary[] =
 	"  kvmscope export --format html --event mem:schedule:x -o callers.html\n"
 	"  kvmscope export -o guest.pb.gz && go tool pprof -http=: guest.pb.gz\n"
 	"  kvmscope export --format script -i other.data | less\n"
+	"  kvmscope export --format sysroot -o symbols\n"
+	"      a directory with the symbols for hotspot\n"
 	"\n"
 	"Without --format the output's suffix decides: .html, .folded, .pb.gz, .txt.";
 
@@ -47,10 +57,9 @@ static const struct {
 	const char *name, *suffix;
 	enum format format;
 } formats[] = {
-	{ "html", ".html", FORMAT_HTML },
-	{ "folded", ".folded", FORMAT_FOLDED },
-	{ "pprof", ".pb.gz", FORMAT_PPROF },
-	{ "script", ".txt", FORMAT_SCRIPT },
+	{ "html", ".html", FORMAT_HTML },    { "folded", ".folded", FORMAT_FOLDED },
+	{ "pprof", ".pb.gz", FORMAT_PPROF }, { "script", ".txt", FORMAT_SCRIPT },
+	{ "sysroot", "/", FORMAT_SYSROOT },
 };
 
 static enum format format_named(const char *name)
@@ -81,7 +90,8 @@ static int set_format(void *target, char *name)
 	arguments->format = format_named(name);
 	return arguments->format
 		       ? 0
-		       : error_set(-EINVAL, "--format is html, folded, pprof or script, not '%s'",
+		       : error_set(-EINVAL,
+				   "--format is html, folded, pprof, script or sysroot, not '%s'",
 				   name);
 }
 
@@ -104,7 +114,7 @@ static int set_output(void *target, char *path)
 }
 
 static const struct option_row rows[] = {
-	{ "format", "FORMAT", "html, folded, pprof, script (by FILE's suffix)", OPTION_PARSE,
+	{ "format", "FORMAT", "html, folded, pprof, script, sysroot (by FILE)", OPTION_PARSE,
 	  .letter = 'f', .parse = set_format },
 	{ "by", "cgroup|container", "With html and folded: the outermost frames", OPTION_PARSE,
 	  .parse = set_group },
@@ -130,6 +140,8 @@ static int check(void *target)
 			"-o %s: the suffix must be .html, .folded, .pb.gz or .txt; or give "
 			"--format",
 			arguments->output);
+	if (arguments->format == FORMAT_SYSROOT && !arguments->output)
+		return error_set(-EINVAL, "--format sysroot needs -o DIRECTORY");
 	if (arguments->by && arguments->format != FORMAT_HTML && arguments->format != FORMAT_FOLDED)
 		return error_set(-EINVAL, "--by is for html and folded; pprof has labels of both");
 	return 0;
@@ -252,6 +264,32 @@ static int export_to_file(const struct arguments *arguments)
 	return write_file(arguments, arguments->output, "we");
 }
 
+static int export_sysroot(const struct arguments *arguments)
+{
+	const char *root = arguments->output;
+	struct sysroot_counts counts;
+	int error = sysroot_write(&arguments->input.options, root, &counts);
+
+	if (error)
+		return error;
+	if (counts.missing)
+		log_warning("%zu kernels, programs and libraries have no symbols here",
+			    counts.missing);
+	if (counts.replaced)
+		log_warning("%zu files changed during the recording and are left out",
+			    counts.replaced);
+	log_info("open it by: hotspot --sysroot %s --appPath %s/none --extraLibPaths %s/none %s",
+		 root, root, root, arguments->input.options.input);
+	return 0;
+}
+
+static int export(const struct arguments *arguments)
+{
+	if (arguments->format == FORMAT_SYSROOT)
+		return export_sysroot(arguments);
+	return arguments->output ? export_to_file(arguments) : export_profile(arguments, stdout);
+}
+
 int command_export(int argc, char **argv)
 {
 	struct arguments arguments = { 0 };
@@ -268,7 +306,7 @@ int command_export(int argc, char **argv)
 
 	if (error)
 		return command_failed();
-	error = arguments.output ? export_to_file(&arguments) : export_profile(&arguments, stdout);
+	error = export(&arguments);
 	profile_arguments_free(&arguments.input);
 	return error ? command_failed() : EXIT_OK;
 }

@@ -7,7 +7,6 @@
 
 #include "vmm/report/symbolizer_state.h"
 #include "vmm/symbols/build_id_cache.h"
-#include "vmm/symbols/elf_file.h"
 #include "vmm/symbols/symbol_archive.h"
 #include "vmm/symbols/symbol_paths.h"
 
@@ -22,18 +21,6 @@ static int ignore_sample(void *context, const struct symbolized_sample *sample)
 	(void)context;
 	(void)sample;
 	return 0;
-}
-
-static bool is_of_build(const char *path, struct span build_id)
-{
-	struct elf_file file;
-	bool same;
-
-	if (elf_file_open(&file, path))
-		return false;
-	same = !elf_file_check(&file, build_id);
-	elf_file_close(&file);
-	return same;
 }
 
 /* *FOUND: it exists and is added. */
@@ -96,15 +83,12 @@ static int add_file(struct symbol_archive *archive, const struct symbolizer *sym
 	int error = 0;
 
 	symbol_paths_hex(hex, build_id);
-	for (size_t i = 0;
-	     !*found && !error && symbol_paths_elf(i, path, sources, image->path, build_id); i++) {
-		*found = is_of_build(path, build_id);
-		if (*found)
-			error = symbol_archive_add(archive, entry, hex,
-						   strcmp(entry, VDSO) ? "elf" : "vdso", path);
-	}
+	*found = profile_image_file(image, &symbolizer->options, path);
+	if (*found)
+		error = symbol_archive_add(archive, entry, hex,
+					   strcmp(entry, VDSO) ? "elf" : "vdso", path);
 	for (size_t i = 0; *found && !error && symbol_paths_debug(i, path, sources, build_id); i++)
-		if (is_of_build(path, build_id))
+		if (profile_image_is_build(path, build_id))
 			return symbol_archive_add(archive, entry, hex, "debug", path);
 	return error;
 }

@@ -217,21 +217,27 @@ static bool load_elf(struct profile_image *image, const struct profile_options *
 	       has_all_functions(path);
 }
 
-/* Finds a file of the image's build, for its segments. */
-static bool find_file(char *path, const struct profile_image *image,
-		      const struct profile_options *options)
+bool profile_image_is_build(const char *path, struct span build_id)
 {
 	struct elf_file file;
+	bool same;
+
+	if (elf_file_open(&file, path))
+		return false;
+	same = !elf_file_check(&file, build_id);
+	elf_file_close(&file);
+	return same;
+}
+
+bool profile_image_file(const struct profile_image *image, const struct profile_options *options,
+			char *path)
+{
 	bool same = false;
 
 	for (size_t i = 0; !same && symbol_paths_elf(i, path, &options->sources, image->path,
 						     image_build_id(image));
-	     i++) {
-		if (elf_file_open(&file, path))
-			continue;
-		same = !elf_file_check(&file, image_build_id(image));
-		elf_file_close(&file);
-	}
+	     i++)
+		same = profile_image_is_build(path, image_build_id(image));
 	return same || debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path,
 				       image_build_id(image));
 }
@@ -242,7 +248,8 @@ static bool load_remote(struct profile_image *image, const struct profile_option
 {
 	char path[SYMBOL_PATH_MAX], debug[SYMBOL_PATH_MAX];
 
-	if (!options->sources.debuginfod || *image->path != '/' || !find_file(path, image, options))
+	if (!options->sources.debuginfod || *image->path != '/' ||
+	    !profile_image_file(image, options, path))
 		return false;
 	return (debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, debug,
 				image_build_id(image)) &&

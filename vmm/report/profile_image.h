@@ -102,6 +102,13 @@ bool profile_image_symbol(struct profile_image *image, const struct profile_opti
 bool profile_image_fetch(struct profile_image *image, const struct profile_options *options,
 			 char *path);
 
+/* True if the file at PATH is an ELF file of that build. */
+bool profile_image_is_build(const char *path, struct span build_id);
+/* Finds a file of the image's build, which has its segments, and may have few symbols; its path
+ * goes to PATH of SYMBOL_PATH_MAX bytes. */
+bool profile_image_file(const struct profile_image *image, const struct profile_options *options,
+			char *path);
+
 /* The kernel's symbol table, loaded on first use; NULL for the reason in its note. */
 struct symbols *profile_kernel_symbols(struct profile_kernel *kernel,
 				       const struct profile_options *options);
