@@ -51,6 +51,14 @@ static int by_address(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
+/* The count of the key is the address of the build id. */
+static int by_build(const void *left, const void *right)
+{
+	const struct numbered *a = left, *b = right;
+
+	return a->count != b->count ? a->count < b->count ? -1 : 1 : by_address(left, right);
+}
+
 static int by_frames(const void *left, const void *right)
 {
 	const struct numbered *a = left, *b = right;
@@ -160,18 +168,19 @@ static int64_t text(struct writer *writer, const char *string)
 	return number;
 }
 
-/* Equal image names are equal pointers. */
-static uint64_t mapping(struct writer *writer, const char *image)
+/* Equal names and build ids are equal pointers. */
+static uint64_t mapping(struct writer *writer, const struct profile_frame *frame)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Mapping mapping = PPROF__MAPPING__INIT, *only = &mapping;
 	bool is_new;
 
-	mapping.id = (uint64_t)number_of(writer, &writer->images, by_address, image, 1,
-					 &writer->image_count, &is_new);
+	mapping.id = (uint64_t)number_of(writer, &writer->images, by_build, frame->image,
+					 (uintptr_t)frame->build_id, &writer->image_count, &is_new);
 	if (!is_new)
 		return mapping.id;
-	mapping.filename = text(writer, image);
+	mapping.filename = text(writer, frame->image);
+	mapping.build_id = text(writer, frame->build_id);
 	mapping.has_functions = true; /* readers must not search symbols on their own machine */
 	part.n_mapping = 1;
 	part.mapping = &only;
@@ -238,17 +247,19 @@ static const char *bracketed(struct writer *writer, const char *image)
 
 /* One location for all unsymbolized frames of IMAGE. Pyroscope drops locations without a function,
  * and counts their samples for the caller (pkg/phlaredb/symdb/resolver_tree.go). */
-static uint64_t unnamed_location(struct writer *writer, const char *image)
+static uint64_t unnamed_location(struct writer *writer, const struct profile_frame *frame)
 {
+	const char *image = frame->image;
 	Pprof__Location location = PPROF__LOCATION__INIT;
 	Pprof__Line line = PPROF__LINE__INIT;
 	bool is_new;
 
-	location.id = (uint64_t)number_of(writer, &writer->unnamed, by_address, image, 1,
-					  &writer->location_count, &is_new);
+	location.id =
+		(uint64_t)number_of(writer, &writer->unnamed, by_build, image,
+				    (uintptr_t)frame->build_id, &writer->location_count, &is_new);
 	if (!is_new)
 		return location.id;
-	location.mapping_id = mapping(writer, image);
+	location.mapping_id = mapping(writer, frame);
 	line.function_id = function(writer, image, NAME_OF_IMAGE, bracketed(writer, image), NULL);
 	put_location(writer, &location, &line, 1);
 	return location.id;
@@ -265,7 +276,7 @@ static uint64_t location(struct writer *writer, const struct profile_frame *cons
 	bool is_new;
 
 	if (!last->symbol && writer->options.for_store)
-		return unnamed_location(writer, last->image);
+		return unnamed_location(writer, last);
 	location.id = (uint64_t)number_of(writer, &writer->locations, by_frames, frames, count,
 					  &writer->location_count, &is_new);
 	lines = is_new ? calloc(count, sizeof(*lines)) : NULL;
@@ -274,7 +285,7 @@ static uint64_t location(struct writer *writer, const struct profile_frame *cons
 			fail(writer, -ENOMEM);
 		return location.id;
 	}
-	location.mapping_id = mapping(writer, last->image);
+	location.mapping_id = mapping(writer, last);
 	for (size_t i = 0; i < count && last->symbol; i++) {
 		pprof__line__init(&lines[i]);
 		lines[i].function_id =
@@ -360,7 +371,9 @@ static void put_head(struct writer *writer, const struct profile *profile)
 	put_types(writer, profile);
 	part.time_nanos =
 		(int64_t)(writer->options.from ? writer->options.from : summary->wall_time);
-	part.duration_nanos = (int64_t)(writer->options.until - writer->options.from);
+	part.duration_nanos =
+		(int64_t)(writer->options.until ? writer->options.until - writer->options.from
+						: profile_duration(profile));
 	if (*summary->command_line) {
 		comment = text(writer, summary->command_line);
 		part.n_comment = 1;
@@ -385,6 +398,20 @@ static void add_number_label(struct writer *writer, Pprof__Sample *sample, const
 	sample->label[sample->n_label++]->num = value;
 }
 
+/* As text: readers take a number 0 for no label. */
+static void add_vcpu_label(struct writer *writer, Pprof__Sample *sample, uint32_t vcpu)
+{
+	char digits[16];
+	const char *kept;
+
+	snprintf(digits, sizeof(digits), "%u", vcpu);
+	kept = pool_string(&writer->pool, digits);
+	if (kept)
+		add_text_label(writer, sample, "vcpu", kept);
+	else
+		fail(writer, -ENOMEM);
+}
+
 static void add_labels(struct writer *writer, Pprof__Sample *sample,
 		       const struct profile_stack *stack)
 {
@@ -395,7 +422,7 @@ static void add_labels(struct writer *writer, Pprof__Sample *sample,
 	if (stack->pid && stack->pid < SAMPLE_TASK_LIMIT)
 		add_number_label(writer, sample, "pid", stack->pid);
 	if (stack->vcpu != UINT32_MAX)
-		add_number_label(writer, sample, "vcpu", stack->vcpu);
+		add_vcpu_label(writer, sample, stack->vcpu);
 }
 
 /* LOCATIONS has room for all frames. */
@@ -457,6 +484,20 @@ static bool is_selected(const struct writer *writer, const struct profile_stack 
 	return !writer->options.one_vcpu || stack->vcpu == writer->options.vcpu;
 }
 
+/* Readers take the first mapping for the program: an image with a build id, if there is one. */
+static void put_program(struct writer *writer, const struct profile *profile)
+{
+	for (size_t i = 0; i < profile_stack_count(profile); i++) {
+		const struct profile_stack *stack = profile_stack(profile, i);
+
+		for (size_t j = 0; j < stack->depth; j++)
+			if (*stack->frames[j]->build_id) {
+				mapping(writer, stack->frames[j]);
+				return;
+			}
+	}
+}
+
 static void put_stacks(struct writer *writer, const struct profile *profile)
 {
 	const size_t events = profile_event_count(profile);
@@ -490,6 +531,7 @@ int pprof_write(const struct profile *profile, const struct pprof_options *optio
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return error_set(-ENOMEM, "no memory for the profile");
 	put_head(&writer, profile);
+	put_program(&writer, profile);
 	put_stacks(&writer, profile);
 	compress_bytes(&writer, NULL, 0, Z_FINISH);
 	if (fflush(to))

@@ -27,8 +27,8 @@ struct pprof_options {
  * other event has its weight under its name. Labels are comm, app, cgroup, container, pid and vcpu,
  * if known. Inlined functions are lines of one location with the function they are inlined into.
  * Unsymbolized frames have their address (unless FOR_STORE); symbolized ones have none, because
- * each stands for all samples in its function. OPTIONS may be NULL. 0, -ENOMEM or a negative errno
- * of writing.
+ * each stands for all samples in its function. Mappings have build ids. OPTIONS may be NULL. 0,
+ * -ENOMEM or a negative errno of writing.
  */
 int pprof_write(const struct profile *profile, const struct pprof_options *options, FILE *to);
 

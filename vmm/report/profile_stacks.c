@@ -22,8 +22,8 @@ struct profile {
 		table; /* struct profile_stack by frames, app, comm, cgroup, pid, tid and vCPU */
 	struct profile_stack **stacks;
 	size_t count, capacity;
-	uint64_t samples;
-	struct profile_event *events; /* owned */
+	uint64_t samples, first, last; /* first and last time, ns */
+	struct profile_event *events;  /* owned */
 	size_t event_count;
 	struct perf_data_summary summary; /* with strings that are safe to show */
 };
@@ -112,6 +112,10 @@ static int on_sample(void *context, const struct symbolized_sample *sample)
 	event->samples++;
 	event->weight += sample->recorded->period;
 	event->frequency_changed |= !is_of_frequency(event, sample->recorded->period);
+	if (!profile->samples || sample->recorded->time < profile->first)
+		profile->first = sample->recorded->time;
+	if (sample->recorded->time > profile->last)
+		profile->last = sample->recorded->time;
 	profile->samples++;
 	return 0;
 }
@@ -257,6 +261,11 @@ size_t profile_event_chosen(const struct profile *profile)
 	int chosen = symbolizer_chosen(profile->symbolizer);
 
 	return chosen < 0 ? 0 : (size_t)chosen;
+}
+
+uint64_t profile_duration(const struct profile *profile)
+{
+	return profile->last - profile->first;
 }
 
 uint64_t profile_lost(const struct profile *profile)

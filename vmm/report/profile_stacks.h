@@ -20,6 +20,7 @@ struct profile_frame {
 	const char *symbol;   /* NULL: unsymbolized; show the address. Inlined: with " (inlined)" */
 	const char *function; /* the same without that suffix */
 	const char *image;    /* "[kernel.kallsyms]", "[virtio_blk]", a file's name, "[unknown]" */
+	const char *build_id; /* of the image, hexadecimal digits; "": unknown */
 	uint64_t address;     /* as sampled, of the first sample in this frame */
 	bool kernel;          /* executed in the kernel, modules included */
 	bool inlined;         /* inlined into the function of the next frame */
@@ -98,6 +99,8 @@ size_t profile_event_count(const struct profile *profile);
 const struct profile_event *profile_event(const struct profile *profile, size_t number);
 /* The event that the options select; 0 if they select all. */
 size_t profile_event_chosen(const struct profile *profile);
+/* ns from the first to the last sample of all selected events. */
+uint64_t profile_duration(const struct profile *profile);
 uint64_t profile_lost(const struct profile *profile);
 const struct perf_data_summary *profile_summary(const struct profile *profile);
 /* One line on why the kernel's functions have no symbols, "" if they have. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "vmm/report/symbolizer_state.h"
+#include "vmm/symbols/symbol_paths.h"
 
 /* A frame and its identity within the image. */
 struct frame {
@@ -25,6 +26,16 @@ static bool same_frame(const void *item, const void *key)
 	       a->shown.file == b->shown.file && a->shown.line == b->shown.line;
 }
 
+/* NULL without memory. */
+static const char *build_id_text(struct symbolizer *symbolizer, const struct profile_image *image)
+{
+	char hex[BUILD_ID_HEX_MAX];
+
+	if (!image || !image->build_id_size)
+		return symbolizer->none;
+	return pool_string(&symbolizer->pool, symbol_paths_hex(hex, image_build_id(image)));
+}
+
 static const struct profile_frame *keep_frame(struct symbolizer *symbolizer, struct frame *frame)
 {
 	uint64_t hash = hash_mix(hash_pointer(frame->image), frame->start);
@@ -43,6 +54,9 @@ static const struct profile_frame *keep_frame(struct symbolizer *symbolizer, str
 		frame->shown.symbol = pool_string(&symbolizer->pool, frame->shown.symbol);
 	if (!frame->shown.inlined)
 		frame->shown.function = frame->shown.symbol;
+	frame->shown.build_id = build_id_text(symbolizer, frame->image);
+	if (!frame->shown.build_id)
+		return NULL;
 	*kept = *frame;
 	if (hash_table_add(&symbolizer->frames, hash, kept))
 		return NULL;
