@@ -28,7 +28,7 @@ static void travel(struct named_guest *named, char **before)
 	CHECK(strstr(*before, "module_function_0 "));
 	text = command_output(&status, "build/kvmscope archive %s 2>&1", named->path);
 	CHECK_EQUAL(status, 0);
-	CHECK(strstr(text, "symbols of 1 kernels, programs and libraries"));
+	CHECK(strstr(text, "the symbols of 1 image, "));
 	free(text);
 	free(command_output(&status, "rm -r %s/.debug", named->home));
 	CHECK_EQUAL(status, 0);
@@ -102,7 +102,7 @@ TEST(archive, what_has_no_symbols_is_reported)
 	text = command_output(&status, "build/kvmscope archive -o %s/other %s 2>&1", named.home,
 			      named.path);
 	CHECK_EQUAL(status, 0);
-	CHECK(strstr(text, "1 of 1 kernels, programs and libraries have no symbols here"));
+	CHECK(strstr(text, "1 of 1 images have no symbols here"));
 	free(text);
 	free(command_output(&status, "build/kvmscope archive - < %s 2>&1", named.path));
 	CHECK_EQUAL(status, 1);

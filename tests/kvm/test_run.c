@@ -194,6 +194,37 @@ TEST(run, recording_is_written_to_the_target_of_a_link)
 }
 
 /* This guest has no ACPI driver to handle the power button, so the first signal ends it. */
+/* The kernel's file and the recorder's cache are gone when the recording is read. */
+TEST(run, self_contained_recording_has_its_symbols)
+{
+	char directory[] = "build/self-contained-XXXXXX", arguments[512], *text;
+	int status;
+
+	GUEST_REQUIRED();
+	REQUIRE(mkdtemp(directory));
+	free(command_output(&status,
+			    "cp " GUEST_IMAGE
+			    " %s/kernel && HOME=$PWD/%s build/kvmscope run -F 2000 "
+			    "--kernel %s/kernel --mem 64M --timeout 250 --self-contained "
+			    "--append 'program=shares rounds=100' -o %s/data 2>&1",
+			    directory, directory, directory, directory));
+	CHECK_EQUAL(status, 0);
+	free(command_output(&status, "rm -r %s/kernel %s/.debug", directory, directory));
+	CHECK_EQUAL(status, 0);
+	text = command_output(&status, "HOME=/nonexistent build/kvmscope report %s/data 2>&1",
+			      directory);
+	CHECK_EQUAL(status, 0);
+	CHECK(strstr(text, "share_ten"));
+	free(text);
+	free(command_output(NULL, "rm -r %s", directory));
+	snprintf(arguments, sizeof(arguments), PLAIN "--self-contained -o -");
+	check_run(arguments, 2, "--self-contained needs a file");
+	snprintf(arguments, sizeof(arguments), GUEST "--self-contained --no-buildid-cache");
+	check_run(arguments, 2, "--self-contained excludes --no-buildid-cache");
+	snprintf(arguments, sizeof(arguments), GUEST "--self-contained --flight 1s");
+	check_run(arguments, 2, "--flight excludes --self-contained");
+}
+
 TEST(run, signals_end_it)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };

@@ -106,7 +106,7 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 {
 	const struct option_group groups[] = {
 		{ .title = "The VM, and how to sample it:", .rows = vm_rows, .target = options },
-		{ .title = "The profile:", .rows = record_rows, .target = &options->record },
+		{ "The profile:", record_rows, &options->record, record_options_check },
 		{ "The end, and messages:", end_rows, options, check },
 		{ .rows = record_message_rows, .target = &options->record },
 		{ 0 },

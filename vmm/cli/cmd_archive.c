@@ -4,10 +4,9 @@
 #include <stdio.h>
 
 #include "shared/error.h"
-#include "shared/log.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/profile_arguments.h"
-#include "vmm/report/profile_archive.h"
+#include "vmm/cli/record_archive.h"
 
 struct arguments {
 	struct profile_arguments input;
@@ -32,21 +31,13 @@ static const struct option_row rows[] = {
 
 static int write_archive(const struct arguments *arguments)
 {
-	struct profile_archive_counts counts;
 	char path[PATH_MAX];
 
 	if (arguments->output)
 		snprintf(path, sizeof(path), "%s", arguments->output);
 	else if (profile_arguments_archive(path, arguments->input.options.input))
 		return -EINVAL;
-	if (profile_archive(&arguments->input.options, path, &counts))
-		return -EIO;
-	if (counts.missing)
-		log_warning("%zu of %zu kernels, programs and libraries have no symbols here",
-			    counts.missing, counts.missing + counts.found);
-	log_info("symbols of %zu kernels, programs and libraries, %.1f MiB, in %s", counts.found,
-		 (double)counts.size / (1 << 20), path);
-	return 0;
+	return record_archive_write(&arguments->input.options, path);
 }
 
 int command_archive(int argc, char **argv)

@@ -18,6 +18,7 @@
 #include "vmm/attach/rights.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/record_archive.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/recording_disks.h"
 #include "vmm/cli/screen.h"
@@ -224,8 +225,10 @@ static int finish(struct attachment *self, int error)
 	stopped = session_stop(self->session, &statistics);
 	summarize(self, &statistics, seconds,
 		  !statistics.ended && (statistics.samples || (!stopped && !error)));
-	if (!error && !stopped)
+	if (!error && !stopped) {
 		search_disks(self, statistics.files);
+		stopped = record_archive(&self->options.record, statistics.files);
+	}
 	if (statistics.ended)
 		return error_set(error ? error : stopped, "%s%s%s has what was sampled until then",
 				 message, error ? "; " : "",

@@ -273,8 +273,7 @@ static int export_sysroot(const struct arguments *arguments)
 	if (error)
 		return error;
 	if (counts.missing)
-		log_warning("%zu kernels, programs and libraries have no symbols here",
-			    counts.missing);
+		log_warning("%zu images have no symbols here", counts.missing);
 	if (counts.replaced)
 		log_warning("%zu files changed during the recording and are left out",
 			    counts.replaced);

@@ -13,6 +13,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/record_archive.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/recording_disks.h"
 #include "vmm/cli/run_control.h"
@@ -436,8 +437,11 @@ static int run_machine(struct run *run)
 	if (run->profile && !profile_status)
 		summarize(run, &statistics);
 	status = report_end(run, &result);
-	if (!profile_status && statistics.files)
+	if (!profile_status && statistics.files) {
 		search_disks(run, statistics.files);
+		if (record_archive(&run->options.record, statistics.files))
+			profile_status = command_failed();
+	}
 	return profile_status ? profile_status : status;
 }
 

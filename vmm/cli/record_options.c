@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shared/error.h"
 #include "vmm/perf_data/output_path.h"
@@ -36,6 +37,8 @@ const struct option_row record_rows[] = {
 	  AT(buildid_cache) },
 	{ "no-disk-names", NULL, "Do not search the VM's disks for symbols", OPTION_CLEAR,
 	  AT(disk_symbols) },
+	{ "self-contained", NULL, "Write the symbols to FILE.tar.gz at the end", OPTION_SET,
+	  AT(self_contained) },
 	{ 0 },
 };
 
@@ -44,6 +47,19 @@ const struct option_row record_message_rows[] = {
 	{ "verbose", NULL, "More details", OPTION_SET, AT(verbose), .letter = 'v' },
 	{ 0 },
 };
+
+int record_options_check(void *target)
+{
+	const struct record_options *options = target;
+
+	if (!options->self_contained)
+		return 0;
+	if (!strcmp(options->output, "-"))
+		return error_set(-EINVAL, "--self-contained needs a file: -o - is none");
+	if (!options->buildid_cache)
+		return error_set(-EINVAL, "--self-contained excludes --no-buildid-cache");
+	return 0;
+}
 
 /* "kvmscope" and the words, with a space before each; NULL without memory. */
 static char *join_words(int argc, char **argv)

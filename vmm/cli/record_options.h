@@ -18,13 +18,17 @@ struct record_options {
 	unsigned int compression; /* zstd level; 0: none */
 	const char *kallsyms, *vmlinux, *btf;
 	bool buildid_cache;
-	bool disk_symbols; /* search the disks for symbols at the end */
+	bool disk_symbols;   /* search the disks for symbols at the end */
+	bool self_contained; /* then write the archive of symbols */
 	bool quiet, verbose;
 	char *command_line; /* owned: all words as the user gave them, for the recording's header */
 };
 
 /* For a struct record_options: those of the profile, and those of messages. */
 extern const struct option_row record_rows[], record_message_rows[];
+
+/* For a struct record_options: -EINVAL if they exclude each other. */
+int record_options_check(void *options);
 
 /* The defaults, and the words before the options are parsed, which reorders them. -ENOMEM. */
 int record_options_init(struct record_options *options, int argc, char **argv);

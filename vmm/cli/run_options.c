@@ -264,6 +264,9 @@ static int check_flight(struct run_options *options)
 	}
 	if (!options->profile || options->ring_size != NOT_GIVEN)
 		return error_set(-EINVAL, "--flight excludes --no-profile and --ring-size");
+	if (options->record.self_contained)
+		return error_set(-EINVAL, "--flight excludes --self-contained: kvmscope archive "
+					  "writes the symbols of one of its files");
 	if (!strcmp(options->record.output, "-"))
 		return error_set(-EINVAL, "--flight writes a file for each trigger: -o - is none");
 	error = run_flight_ring_size(options, &size);
@@ -353,7 +356,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 	const struct option_group groups[] = {
 		{ .title = "What to boot:", .rows = kernel_rows, .target = options },
 		{ .title = "The machine:", .rows = machine_rows, .target = options },
-		{ .title = "The profile:", .rows = record_rows, .target = &options->record },
+		{ "The profile:", record_rows, &options->record, record_options_check },
 		{ .rows = profile_rows, .target = options },
 		{ .title = "The flight recorder:", .rows = flight_rows, .target = options },
 		{ .title = "Control by kvmscope ctl:", .rows = control_rows, .target = options },

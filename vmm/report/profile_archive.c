@@ -72,11 +72,24 @@ static int add_kernel(struct symbol_archive *archive, const struct symbolizer *s
 	return error ? error : add_cached(archive, symbolizer, build_id, KERNELS, "elf", found);
 }
 
+/* A build has one entry: a guest that is one program is a kernel, too. */
+static const char *entry_of(const struct symbolizer *symbolizer, const struct profile_image *image)
+{
+	for (size_t i = 0; i < 2; i++) {
+		const struct profile_kernel *kernel = &symbolizer->kernels[i];
+
+		if (kernel->tried && kernel->build_id_size == image->build_id_size &&
+		    !memcmp(kernel->build_id, image->build_id, image->build_id_size))
+			return KERNELS;
+	}
+	return strcmp(image->path, VDSO) ? BUILD_ID_CACHE_IMAGES : VDSO;
+}
+
 /* The first file of that build, wherever it is, and its separate symbols. */
 static int add_file(struct symbol_archive *archive, const struct symbolizer *symbolizer,
 		    const struct profile_image *image, bool *found)
 {
-	const char *entry = strcmp(image->path, VDSO) ? BUILD_ID_CACHE_IMAGES : VDSO;
+	const char *entry = entry_of(symbolizer, image);
 	const struct symbol_sources *sources = &symbolizer->options.sources;
 	char path[SYMBOL_PATH_MAX], hex[BUILD_ID_HEX_MAX];
 	struct span build_id = image_build_id(image);

@@ -229,17 +229,24 @@ bool profile_image_is_build(const char *path, struct span build_id)
 	return same;
 }
 
+static bool find_file(char *path, const struct profile_image *image,
+		      const struct profile_options *options, bool (*fits)(const char *path))
+{
+	struct span build_id = image_build_id(image);
+
+	for (size_t i = 0; symbol_paths_elf(i, path, &options->sources, image->path, build_id); i++)
+		if (profile_image_is_build(path, build_id) && (!fits || fits(path)))
+			return true;
+	return false;
+}
+
 bool profile_image_file(const struct profile_image *image, const struct profile_options *options,
 			char *path)
 {
-	bool same = false;
-
-	for (size_t i = 0; !same && symbol_paths_elf(i, path, &options->sources, image->path,
-						     image_build_id(image));
-	     i++)
-		same = profile_image_is_build(path, image_build_id(image));
-	return same || debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path,
-				       image_build_id(image));
+	return find_file(path, image, options, has_all_functions) ||
+	       find_file(path, image, options, NULL) ||
+	       debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path,
+			       image_build_id(image));
 }
 
 /* Servers only have files. A separate file's symbols are useless without the segments of the file

@@ -104,8 +104,8 @@ bool profile_image_fetch(struct profile_image *image, const struct profile_optio
 
 /* True if the file at PATH is an ELF file of that build. */
 bool profile_image_is_build(const char *path, struct span build_id);
-/* Finds a file of the image's build, which has its segments, and may have few symbols; its path
- * goes to PATH of SYMBOL_PATH_MAX bytes. */
+/* Finds a file of the image's build, with all functions if there is one; its path goes to PATH of
+ * SYMBOL_PATH_MAX bytes. */
 bool profile_image_file(const struct profile_image *image, const struct profile_options *options,
 			char *path);
 
