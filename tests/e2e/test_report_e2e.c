@@ -345,7 +345,7 @@ TEST(report, reports_errors)
 	check_failure("xyz", 2, "kvmscope --help lists them");
 	check_failure("export -o build/out.svg", 2,
 		      "-o build/out.svg: the suffix must be .html, .folded, .pb.gz or .txt");
-	check_failure("export --format svg", 2, "html, folded, pprof or script");
+	check_failure("export --format svg", 2, "html, folded, pprof, script or sysroot");
 	check_failure("export --format html -i build/no-such-file -o build/never.html", 1,
 		      "build/no-such-file");
 	CHECK(access("build/never.html", F_OK) && access("build/never.html.partial", F_OK));
