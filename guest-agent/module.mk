@@ -9,10 +9,14 @@ AGENT_ZLIB    := $(shell gcc -print-file-name=libz.a)
 AGENT_CFLAGS  := -std=gnu11 -Os -g -Wall -Wextra -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wformat=2 -Wvla -Wundef -Wwrite-strings -Wcast-qual \
 	-Wimplicit-fallthrough -Wno-unused-parameter $(if $(WERROR),-Werror) \
-	-fstack-protector-strong -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' -I. \
+	-fPIE -fstack-protector-strong -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' -I. \
 	-ffunction-sections -fdata-sections -idirafter /usr/include \
 	-idirafter /usr/include/x86_64-linux-gnu
-STATIC_LDFLAGS := -static -Wl,--build-id -Wl,-z,relro,-z,now
+# musl-gcc has no -static-pie: rcrt1.o is the start of a program that relocates itself.
+MUSL          := /usr/lib/x86_64-linux-musl
+STATIC_LDFLAGS := -static -nostartfiles -Wl,-pie,--no-dynamic-linker,-z,text -Wl,--build-id \
+	-Wl,-z,relro,-z,now $(MUSL)/rcrt1.o $(MUSL)/crti.o
+STATIC_END    := $(MUSL)/crtn.o
 
 build/agent/%.o: %.c guest-agent/module.mk
 	@mkdir -p $(@D)
@@ -24,7 +28,8 @@ build/agent/%.o: %.c guest-agent/module.mk
 # Its symbols stay, 24 KiB: a profile of the guest names the agent's functions.
 build/agent/kvmscope-agent: $(AGENT_OBJECTS)
 	@echo "  LD      $@"
-	$(Q)musl-gcc $(STATIC_LDFLAGS) -Wl,--strip-debug -Wl,--gc-sections -o $@ $^ $(AGENT_ZLIB)
+	$(Q)musl-gcc $(STATIC_LDFLAGS) -Wl,--strip-debug -Wl,--gc-sections -o $@ $^ $(AGENT_ZLIB) \
+		$(STATIC_END)
 
 all: build/agent/kvmscope-agent
 TEST_NEEDS += build/agent/kvmscope-agent

@@ -47,10 +47,20 @@ TEST(hardening, dynamic_programs_are_hardened)
 	check_dynamic_program("build/kvmscoped");
 }
 
-/* musl-gcc cannot link static position-independent programs, and musl has no _FORTIFY_SOURCE. */
+static void check_static_program(const char *path)
+{
+	check_every_program(path);
+	check_has(path, "-W --file-header", "Position-Independent Executable");
+	check_has(path, "-W --dynamic", "PIE");
+	check_has_not(path, "-W --dynamic", "NEEDED");
+	check_has_not(path, "-W --dynamic", "TEXTREL");
+	check_has_not(path, "-W --program-headers", "INTERP");
+}
+
+/* musl has no _FORTIFY_SOURCE. */
 TEST(hardening, static_programs_are_hardened)
 {
-	check_every_program("build/agent/kvmscope-agent");
+	check_static_program("build/agent/kvmscope-agent");
 	check_has("build/agent/kvmscope-agent", "-W --symbols", "__stack_chk_fail");
-	check_every_program("build/hook/kvmscope-hook"); /* without symbols */
+	check_static_program("build/hook/kvmscope-hook"); /* without symbols */
 }

@@ -3,7 +3,8 @@
 build/hook/kvmscope-hook: vmm/daemon/hook/hook.c vmm/daemon/hook_message.h vmm/daemon/module.mk
 	@mkdir -p $(@D)
 	@echo "  MUSLCC  $<"
-	$(Q)musl-gcc $(AGENT_CFLAGS) -O2 $(STATIC_LDFLAGS) -s -o $@.new $< && mv $@.new $@
+	$(Q)musl-gcc $(AGENT_CFLAGS) -O2 $(STATIC_LDFLAGS) -s -o $@.new $< $(STATIC_END) && \
+		mv $@.new $@
 
 TEST_NEEDS += build/hook/kvmscope-hook
 
