@@ -15,14 +15,6 @@
 #define MODULES "[guest.modules]"
 #define VDSO    "[vdso]"
 
-/* Symbolizing is enough: it looks up what the archive needs. */
-static int ignore_sample(void *context, const struct symbolized_sample *sample)
-{
-	(void)context;
-	(void)sample;
-	return 0;
-}
-
 /* *FOUND: it exists and is added. */
 static int add_cached(struct symbol_archive *archive, const struct symbolizer *symbolizer,
 		      struct span build_id, const char *entry, const char *kind, bool *found)
@@ -158,7 +150,7 @@ int profile_archive(const struct profile_options *options, const char *path,
 	memset(counts, 0, sizeof(*counts));
 	if (error)
 		return error;
-	error = symbolizer_run(symbolizer, ignore_sample, NULL);
+	error = symbolizer_run(symbolizer, NULL, NULL);
 	if (!error)
 		error = symbol_archive_create(&archive, path, options->input);
 	if (!error)

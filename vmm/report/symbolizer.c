@@ -313,7 +313,7 @@ static int on_sample(void *context, const struct perf_data_sample *sample)
 	resolved.app = app_of(symbolizer, sample, resolved.comm);
 	set_cgroup(symbolizer, &resolved);
 	resolved.tid = symbolizer->options.threads ? sample->tid : 0;
-	return symbolizer->each(symbolizer->each_context, &resolved);
+	return symbolizer->each ? symbolizer->each(symbolizer->each_context, &resolved) : 0;
 }
 
 /* Warns about a recording without its end. -ENODATA if it has no sample. */

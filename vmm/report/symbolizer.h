@@ -47,8 +47,9 @@ int symbolizer_open(struct symbolizer **symbolizer, const struct profile_options
 void symbolizer_close(struct symbolizer *symbolizer); /* NULL is a no-op */
 
 /*
- * Calls EACH for every sample that OPTIONS select, in file order. A negative result of EACH ends
- * the reading and is returned. Warns about a file that is cut off; -ENODATA if that has no sample.
+ * Calls EACH for every sample that OPTIONS select, in file order; with NULL, only loads the symbols
+ * that the samples need. A negative result of EACH ends the reading and is returned. Warns about a
+ * file that is cut off; -ENODATA if that has no sample.
  */
 int symbolizer_run(struct symbolizer *symbolizer,
 		   int (*each)(void *context, const struct symbolized_sample *sample),

@@ -16,13 +16,6 @@
 #include "vmm/report/symbolizer_state.h"
 #include "vmm/symbols/symbol_paths.h"
 
-static int ignore_sample(void *context, const struct symbolized_sample *sample)
-{
-	(void)context;
-	(void)sample;
-	return 0;
-}
-
 static bool is_empty(const char *directory)
 {
 	DIR *entries = opendir(directory);
@@ -235,7 +228,7 @@ int sysroot_write(const struct profile_options *options, const char *directory,
 	memset(counts, 0, sizeof(*counts));
 	if (error)
 		return error;
-	error = symbolizer_run(symbolizer, ignore_sample, NULL);
+	error = symbolizer_run(symbolizer, NULL, NULL);
 	if (!error)
 		error = make_root(directory);
 	if (!error)

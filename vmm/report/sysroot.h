@@ -23,8 +23,8 @@ struct sysroot_counts {
 	size_t replaced; /* files that had several builds, of which none is in the directory */
 };
 
-/* Fills DIRECTORY, which is created, or empty. -ENOTEMPTY; the errors of profile_load() and of
- * writing. One thread at a time. */
+/* Fills DIRECTORY, which is created, or must be empty. -ENOTEMPTY: it has files; the errors of
+ * profile_load() and of writing. One thread at a time. */
 int sysroot_write(const struct profile_options *options, const char *directory,
 		  struct sysroot_counts *counts);
 

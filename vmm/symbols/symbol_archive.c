@@ -15,7 +15,7 @@
 #include "vmm/symbols/build_id_cache_files.h"
 #include "vmm/symbols/symbol_archive_format.h"
 
-/* Enough to tell recordings apart: they begin with the times of their start. */
+/* Recordings differ in these bytes: they begin with the time of their start. */
 #define IDENTIFIED_BYTES 65536
 
 struct symbol_archive {

@@ -21,9 +21,9 @@ struct symbol_archive;
 int symbol_archive_create(struct symbol_archive **archive, const char *path, const char *input);
 
 /*
- * Adds the file FROM as ENTRY/ID/NAME, as in build_id_cache.h: ENTRY is "[guest.user]" or alike, ID
- * the build id as text, NAME a file, or a file in one directory. -EFBIG: the archive would exceed
- * its bounds; the errors of reading FROM and of writing.
+ * Adds the file FROM as ENTRY/ID/NAME, as in build_id_cache.h: ENTRY is the entry's name, for
+ * example "[guest.user]", ID the build id as text, and NAME a file, or a file in one directory.
+ * -EFBIG: the archive would exceed its bounds; the errors of reading FROM and of writing.
  */
 int symbol_archive_add(struct symbol_archive *archive, const char *entry, const char *id,
 		       const char *name, const char *from);

@@ -89,7 +89,7 @@ static int read_bytes(const struct unpacking *unpacking, void *to, size_t size)
 	return got == (int)size ? 0 : broken(unpacking, "it ends too early, or is damaged");
 }
 
-/* Copies the entry's content with its padding to FD; -1: nowhere. */
+/* Copies the entry's content with its padding to FD, or skips it if FD is -1. */
 static int copy_content(const struct unpacking *unpacking, uint64_t size, int fd)
 {
 	static char bytes[128 * TAR_BLOCK];
