@@ -109,3 +109,18 @@ TEST(archive, what_has_no_symbols_is_reported)
 	free(before);
 	named_guest_end(&named);
 }
+
+TEST(archive, is_ignored_with_a_warning_if_it_cannot_be_unpacked)
+{
+	struct named_guest named;
+	char *before, *text;
+
+	travel(&named, &before);
+	text = command_output(NULL, "TMPDIR=$(printf '/%%5000d' 0) build/kvmscope report %s 2>&1",
+			      named.path);
+	CHECK(strstr(text, "TMPDIR is too long; using the build-id cache"));
+	CHECK(!strstr(text, "guest_function_0 "));
+	free(text);
+	free(before);
+	named_guest_end(&named);
+}

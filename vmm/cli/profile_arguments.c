@@ -126,8 +126,9 @@ static int make_unpacked(void)
 	const char *parent = getenv("TMPDIR");
 
 	if (snprintf(unpacked, sizeof(unpacked), "%s/kvmscope-XXXXXX",
-		     parent && *parent ? parent : "/var/tmp") >= (int)sizeof(unpacked) ||
-	    !mkdtemp(unpacked))
+		     parent && *parent ? parent : "/var/tmp") >= (int)sizeof(unpacked))
+		return error_set(-ENAMETOOLONG, "TMPDIR is too long");
+	if (!mkdtemp(unpacked))
 		return error_set(-errno, "cannot create a directory for symbols: %m");
 	atexit(remove_unpacked);
 	return 0;
