@@ -72,6 +72,16 @@ LIBRARY_EXTRA :=
 TEST_NEEDS    :=
 include $(wildcard vmm/*/module.mk tests/*/module.mk guest-agent/module.mk)
 
+# What --version prints beside the version: the last commit. A tarball of "make dist" has it in a
+# file.
+$(BUILD)/include/git_description.h: force
+	@mkdir -p $(@D)
+	@text="#define GIT_DESCRIPTION \"$$(cat git-description 2> /dev/null || \
+		git describe --always --dirty 2> /dev/null || echo unknown)\""; \
+		[ "$$text" = "$$(cat $@ 2> /dev/null)" ] || echo "$$text" > $@
+$(BUILD)/vmm/cli/kvmscope.o $(BUILD)/vmm/daemon/kvmscoped.o: $(BUILD)/include/git_description.h
+.PHONY: force
+
 $(BUILD)/libkvmscope.a: $(LIBRARY_OBJECTS) $(LIBRARY_EXTRA)
 	@echo "  AR      $@"
 	$(Q)rm -f $@ && ar rcs $@ $^
@@ -145,8 +155,8 @@ $(BUILD)/man/%: docs/man/% Makefile
 
 man: $(MAN_PAGES) ## build/man: the man pages with version and date
 
-.PHONY: fuzzers man test demo bench lint asan ubsan tsan fuzz deps install uninstall dist clean \
-	help test-programs
+.PHONY: fuzzers man test demo bench lint asan ubsan tsan fuzz deps install uninstall dist deb \
+	clean help test-programs
 test-programs: $(BUILD)/kvmscope $(BUILD)/kvmscoped $(BUILD)/kvmscope-tests $(TEST_NEEDS)
 
 test: ## build with gcc and clang, lint, run all tests and fuzzers; FILTER='*ring*' for a part
@@ -177,6 +187,7 @@ deps: ## install the Debian packages that are missing; says which; needs root
 	$(Q)tests/deps/install
 
 # Where install puts what; uninstall removes the same.
+INSTALL ?= install
 BIN   := $(DESTDIR)$(PREFIX)/bin
 SBIN  := $(DESTDIR)$(PREFIX)/sbin
 UNITS := $(DESTDIR)$(PREFIX)/lib/systemd/system
@@ -187,9 +198,9 @@ FISH_COMPLETION := $(SHARE)/fish/vendor_completions.d/kvmscope.fish
 
 # The agent keeps its symbols: a profile of the guest names its functions.
 install: all man ## install programs, man pages, systemd unit and completion into DESTDIR and PREFIX
-	$(Q)install -s -D -m 755 -t $(BIN) $(BUILD)/kvmscope
+	$(Q)$(INSTALL) -s -D -m 755 -t $(BIN) $(BUILD)/kvmscope
 	$(Q)install -D -m 755 -t $(BIN) build/agent/kvmscope-agent
-	$(Q)install -s -D -m 755 -t $(SBIN) $(BUILD)/kvmscoped
+	$(Q)$(INSTALL) -s -D -m 755 -t $(SBIN) $(BUILD)/kvmscoped
 	$(Q)install -d $(UNITS)
 	$(Q)sed 's,@PREFIX@,$(PREFIX),' vmm/daemon/kvmscoped.service.in > $(UNITS)/kvmscoped.service
 	$(Q)install -D -m 644 -t $(SHARE)/doc/kvmscope docs/kvmscope.conf
@@ -206,10 +217,17 @@ uninstall: ## remove what install put there
 		$(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)
 	$(Q)rmdir $(SHARE)/doc/kvmscope 2> /dev/null || true
 
-dist: ## build/kvmscope-VERSION.tar.gz of the last commit
-	@mkdir -p build
-	$(Q)git archive --prefix=kvmscope-$(VERSION)/ -o build/kvmscope-$(VERSION).tar.gz HEAD
+dist: $(WEB_PAGE) ## build/kvmscope-VERSION.tar.gz of the last commit; builds without npm
+	@git describe --always > build/git-description
+	$(Q)git archive --prefix=kvmscope-$(VERSION)/ --add-file=build/git-description \
+		--add-file=$(WEB_PAGE) -o build/kvmscope-$(VERSION).tar.gz HEAD
 	@echo "build/kvmscope-$(VERSION).tar.gz"
+
+deb: dist ## build/deb: Debian packages of the last commit
+	$(Q)rm -rf build/deb && mkdir -p build/deb
+	$(Q)tar -xf build/kvmscope-$(VERSION).tar.gz -C build/deb
+	$(Q)cd build/deb/kvmscope-$(VERSION) && dpkg-buildpackage --build=binary --no-sign
+	@ls build/deb/*.deb
 
 clean: ## remove build/
 	$(Q)rm -rf build

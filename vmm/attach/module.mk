@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The BPF programs, each in a header that libbpf loads it from.
 BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
-BPF_FLAGS := -target bpf -D__TARGET_ARCH_x86 -O2 -g -Wall -Werror -I. \
+BPF_FLAGS := -target bpf -D__TARGET_ARCH_x86 -O2 -g -ffile-prefix-map=$(CURDIR)=. -Wall -Werror -I. \
 	-I/usr/include/$(shell uname -m)-linux-gnu
 
 build/bpf/%.o: vmm/attach/bpf/%.c $(wildcard vmm/attach/bpf/*.h) vmm/attach/module.mk

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "git_description.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/option_table.h"
@@ -104,7 +105,7 @@ int main(int argc, char **argv)
 		return finish(EXIT_OK);
 	}
 	if (!strcmp(argv[1], "--version")) {
-		printf("kvmscope %s\n", KVMSCOPE_VERSION);
+		puts("kvmscope " KVMSCOPE_VERSION " (" GIT_DESCRIPTION ")");
 		return finish(EXIT_OK);
 	}
 	run = find_command(argv[1]);

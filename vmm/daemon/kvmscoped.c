@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
+#include "git_description.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/option_table.h"
@@ -84,7 +85,7 @@ int main(int argc, char **argv)
 	const struct option_group groups[] = { { .rows = rows, .target = &arguments }, { 0 } };
 	const struct option_command table = { .name = "kvmscoped", .doc = help, .groups = groups };
 
-	argp_program_version = "kvmscoped " KVMSCOPE_VERSION;
+	argp_program_version = "kvmscoped " KVMSCOPE_VERSION " (" GIT_DESCRIPTION ")";
 	if (option_table_parse(&table, argc, argv)) {
 		log_error("%s", error_message());
 		return EXIT_FAILURE;

@@ -4,6 +4,12 @@
 WEB_SOURCES := $(wildcard $(addprefix vmm/report/web/,*.js *.mjs *.html *.css))
 WEB_PAGE    := build/web/flame_graph.html
 
+# A tarball of "make dist" has the page, so that it can be built without npm.
+ifneq ($(wildcard flame_graph.html),)
+$(WEB_PAGE): flame_graph.html
+	@mkdir -p build/web
+	$(Q)cp $< $@
+else
 build/web/installed: $(addprefix vmm/report/web/,package.json package-lock.json .npmrc)
 	@mkdir -p build/web
 	@echo "  NPM     build/web"
@@ -18,6 +24,7 @@ build/web/installed: $(addprefix vmm/report/web/,package.json package-lock.json 
 $(WEB_PAGE): build/web/installed $(WEB_SOURCES)
 	@echo "  BUNDLE  $@"
 	$(Q)cp $(WEB_SOURCES) build/web/ && cd build/web && flock . node build.mjs $(@F)
+endif
 
 # The object contains the page.
 $(BUILD)/vmm/report/flame_graph.o build/fuzz/objects/vmm/report/flame_graph.o: $(WEB_PAGE)
