@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #include "shared/error.h"
 #include "shared/parse_number.h"
@@ -55,26 +56,29 @@ static int read_time(const struct option_row *row, const char *text, uint64_t *t
 		       : 0;
 }
 
-/* Levenshtein distance of two short words; large for longer ones. */
+/* Insertions, deletions, replacements and swaps that turn LEFT into RIGHT; large for long
+ * words. */
 static size_t word_distance(const char *left, const char *right)
 {
-	size_t row[33], width = strlen(right), diagonal, above;
+	size_t rows[3][33], width = strlen(right), height = strlen(left);
 
-	if (width >= sizeof(row) / sizeof(row[0]) || strlen(left) > width + 2)
+	if (width >= sizeof(rows[0]) / sizeof(rows[0][0]) || height > width + 2)
 		return SIZE_MAX;
-	for (size_t i = 0; i <= width; i++)
-		row[i] = i;
-	for (; *left; left++) {
-		diagonal = row[0]++;
-		for (size_t i = 1; i <= width; i++) {
-			above = row[i];
-			row[i] = diagonal + (*left != right[i - 1]);
-			row[i] = above + 1 < row[i] ? above + 1 : row[i];
-			row[i] = row[i - 1] + 1 < row[i] ? row[i - 1] + 1 : row[i];
-			diagonal = above;
+	for (size_t j = 0; j <= width; j++)
+		rows[0][j] = j;
+	for (size_t i = 1; i <= height; i++) {
+		size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+
+		row[0] = i;
+		for (size_t j = 1; j <= width; j++) {
+			row[j] = above[j - 1] + (left[i - 1] != right[j - 1]);
+			row[j] = MIN(row[j], 1 + MIN(above[j], row[j - 1]));
+			if (i > 1 && j > 1 && left[i - 1] == right[j - 2] &&
+			    left[i - 2] == right[j - 1])
+				row[j] = MIN(row[j], before[j - 2] + 1);
 		}
 	}
-	return row[width];
+	return rows[height % 3][width];
 }
 
 const char *option_closest(const char *text, const char *const *names)
@@ -93,23 +97,28 @@ const char *option_closest(const char *text, const char *const *names)
 	return closest;
 }
 
-static int read_choice(const struct option_row *row, const char *text, void *choice)
+int option_wrong_value(const char *option, const char *text, const char *const *names)
 {
-	const char *closest = option_closest(text, row->choices);
-	char names[128] = "";
+	const char *closest = option_closest(text, names);
+	char list[128] = "";
 	size_t length = 0;
 
-	for (int i = 0; row->choices[i]; i++) {
+	for (size_t i = 0; names[i] && length < sizeof(list); i++)
+		length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%s",
+					   i ? ", " : "", names[i]);
+	return error_set(-EINVAL, "--%s %s: it must be one of %s%s%s%s", option, text, list,
+			 closest ? "; did you mean " : "", closest ? closest : "",
+			 closest ? "?" : "");
+}
+
+static int read_choice(const struct option_row *row, const char *text, void *choice)
+{
+	for (int i = 0; row->choices[i]; i++)
 		if (!strcmp(text, row->choices[i])) {
 			memcpy(choice, &i, sizeof(i));
 			return 0;
 		}
-		length += (size_t)snprintf(names + length, sizeof(names) - length, "%s%s",
-					   i ? ", " : "", row->choices[i]);
-	}
-	return error_set(-EINVAL, "--%s %s: it must be one of %s%s%s%s", row->name, text, names,
-			 closest ? "; did you mean " : "", closest ? closest : "",
-			 closest ? "?" : "");
+	return option_wrong_value(row->name, text, row->choices);
 }
 
 static int read_row(const struct option_row *row, void *target, char *text)
@@ -139,8 +148,9 @@ static int read_row(const struct option_row *row, void *target, char *text)
 }
 
 /* Ends the program on an error. */
-static void check(const struct argp_state *state, int error)
+static void check(struct argp_state *state, int error)
 {
+	state->err_stream = stderr;
 	if (error == -EINVAL)
 		argp_error(state, "%s", error_message());
 	else if (error)
@@ -152,21 +162,39 @@ static int key_of(const struct option_row *row, int number)
 	return row->letter ? row->letter : KEY_FIRST + number;
 }
 
-static void check_all(const struct argp_state *state, const struct option_command *command)
+static void check_all(struct argp_state *state, const struct option_command *command)
 {
 	for (const struct option_group *group = command->groups; group->rows; group++)
 		if (group->check)
 			check(state, group->check(group->target));
 }
 
-static void parse_word(const struct argp_state *state, const struct option_command *command,
-		       char *text)
+static void parse_word(struct argp_state *state, const struct option_command *command, char *text)
 {
-	if (command->word)
-		check(state, command->word(command->context, text));
-	else
-		argp_error(state, "'%s' is not an option%s%s", text, command->hint ? "; " : "",
-			   command->hint ? command->hint : "");
+	check(state, command->word ? command->word(command->context, text)
+				   : error_set(-EINVAL, "'%s' is not an option%s%s", text,
+					       command->hint ? "; " : "",
+					       command->hint ? command->hint : ""));
+}
+
+/* Ends the program after getopt's message about the last word that it read. */
+static void suggest_option(struct argp_state *state, const struct option_command *command)
+{
+	const char *names[128], *word = state->argv[state->next - 1], *closest = NULL;
+	char name[32] = "";
+	size_t count = 0;
+
+	for (const struct option_group *group = command->groups; group->rows; group++)
+		for (const struct option_row *row = group->rows; row->name; row++)
+			if (count + 1 < sizeof(names) / sizeof(names[0]))
+				names[count++] = row->name;
+	names[count] = NULL;
+	if (sscanf(word, "--%31[^=]", name) == 1)
+		closest = option_closest(name, names);
+	state->err_stream = stderr;
+	if (closest && strcmp(closest, name) != 0)
+		argp_error(state, "did you mean --%s?", closest);
+	argp_state_help(state, stderr, ARGP_HELP_STD_ERR);
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -174,6 +202,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	const struct option_command *command = state->input;
 	int number = 0;
 
+	/* Without a stream argp calls back after a wrong option, before it ends the program. */
+	if (key == ARGP_KEY_INIT)
+		state->err_stream = NULL;
+	if (key == ARGP_KEY_ERROR)
+		suggest_option(state, command);
 	if (key == ARGP_KEY_ARG) {
 		parse_word(state, command, text);
 		return 0;

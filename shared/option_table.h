@@ -71,8 +71,12 @@ int option_number(const char *name, const char *text, unsigned int low, unsigned
 
 /*
  * The one of NAMES (the last one is NULL) that TEXT was probably meant to be: at most two letters
- * differ, and most of them agree. NULL: none is close.
+ * differ or are swapped, and most of them agree. NULL: none is close.
  */
 const char *option_closest(const char *text, const char *const *names);
+
+/* -EINVAL with a message: TEXT is none of the values NAMES (the last one is NULL) of the option
+ * --OPTION. */
+int option_wrong_value(const char *option, const char *text, const char *const *names);
 
 #endif

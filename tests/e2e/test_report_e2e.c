@@ -341,16 +341,42 @@ TEST(report, reports_errors)
 	check_failure("report --symfs Makefile", 2, "--symfs Makefile: it must be a directory");
 	check_failure("report --json -g", 2, "give only one of --json and -g");
 	check_failure("report --color neverr", 2, "did you mean never?");
+	check_failure("report --sort sybmol", 2, "container; did you mean symbol?");
+	check_failure("report -g --chidlren", 2, "unrecognized option '--chidlren'");
+	check_failure("report --chidlren", 2, "kvmscope report: did you mean --children?");
+	check_failure("export --formt=html", 2, "did you mean --format?");
+	check_failure("run --kernl x", 2, "did you mean --kernel?\nTry `kvmscope run --help'");
+	check_failure("run --no-such-option", 2,
+		      "unrecognized option '--no-such-option'\nTry `kvmscope run --help'");
+	check_failure("run --kernel", 2, "requires an argument\nTry `kvmscope run --help'");
+	check_failure("attach --backend pref", 2,
+		      "it must be one of auto, bpf, perf, ptrace, qmp; did you mean perf?");
 	check_failure("repotr", 2, "no command named 'repotr'; did you mean report?");
 	check_failure("xyz", 2, "kvmscope --help lists them");
 	check_failure("export -o build/out.svg", 2,
 		      "-o build/out.svg: the suffix must be .html, .folded, .pb.gz or .txt");
-	check_failure("export --format svg", 2, "html, folded, pprof, script or sysroot");
+	check_failure("export --format svg", 2, "one of html, folded, pprof, script, sysroot");
+	check_failure("export -f htlm", 2, "did you mean html?");
 	check_failure("export --format html -i build/no-such-file -o build/never.html", 1,
 		      "build/no-such-file");
 	CHECK(access("build/never.html", F_OK) && access("build/never.html.partial", F_OK));
 	check_failure("report --help", 0, "Examples:");
 	check_failure("export --help", 0, "Examples:");
+}
+
+TEST(report, suggests_an_event_of_the_recording)
+{
+	static const char *const commands[] = { "report", "export -f folded", "export -f script" };
+	struct named_guest fixture;
+	char arguments[512];
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		snprintf(arguments, sizeof(arguments), "%s --event cpu-clok %s", commands[i],
+			 fixture.path);
+		check_failure(arguments, 2, "its events are 0 cpu-clock; did you mean cpu-clock?");
+	}
+	named_guest_end(&fixture);
 }
 
 TEST(export, without_options_writes_a_flame_graph_of_perf_data)

@@ -13,12 +13,13 @@
 
 static int set_backend(void *target, char *text)
 {
+	static const char *const names[] = { "auto", "bpf", "perf", "ptrace", "qmp", NULL };
 	struct attach_command_options *options = target;
 
 	options->attach.backend = text;
 	return !strcmp(text, "auto") || attach_backend_find(text)
 		       ? 0
-		       : error_set(-EINVAL, "--backend %s is not known; --help lists them", text);
+		       : option_wrong_value("backend", text, names);
 }
 
 static int set_agent(void *target, char *text)

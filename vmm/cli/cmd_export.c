@@ -19,12 +19,12 @@
 #include "vmm/report/sysroot.h"
 
 enum format {
-	FORMAT_NONE,
-	FORMAT_FOLDED,
 	FORMAT_HTML,
+	FORMAT_FOLDED,
 	FORMAT_PPROF,
 	FORMAT_SCRIPT,
 	FORMAT_SYSROOT, /* a directory */
+	FORMAT_NONE,
 };
 
 struct arguments {
@@ -53,58 +53,32 @@ static const char summary[] =
 	"\n"
 	"Without --format the output's suffix decides: .html, .folded, .pb.gz, .txt.";
 
-static const struct {
-	const char *name, *suffix;
-	enum format format;
-} formats[] = {
-	{ "html", ".html", FORMAT_HTML },    { "folded", ".folded", FORMAT_FOLDED },
-	{ "pprof", ".pb.gz", FORMAT_PPROF }, { "script", ".txt", FORMAT_SCRIPT },
-	{ "sysroot", "/", FORMAT_SYSROOT },
-};
-
-static enum format format_named(const char *name)
-{
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-		if (!strcmp(formats[i].name, name))
-			return formats[i].format;
-	return FORMAT_NONE;
-}
+static const char *const formats[] = { "html", "folded", "pprof", "script", "sysroot", NULL };
+static const char *const suffixes[] = { ".html", ".folded", ".pb.gz", ".txt", "/" };
 
 static enum format format_of_file(const char *path)
 {
 	size_t length = path ? strlen(path) : 0;
 
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
-		size_t suffix = strlen(formats[i].suffix);
+	for (enum format format = 0; format < FORMAT_NONE; format++) {
+		size_t suffix = strlen(suffixes[format]);
 
-		if (length > suffix && !strcmp(path + length - suffix, formats[i].suffix))
-			return formats[i].format;
+		if (length > suffix && !strcmp(path + length - suffix, suffixes[format]))
+			return format;
 	}
 	return FORMAT_NONE;
 }
 
-static int set_format(void *target, char *name)
-{
-	struct arguments *arguments = target;
-
-	arguments->format = format_named(name);
-	return arguments->format
-		       ? 0
-		       : error_set(-EINVAL,
-				   "--format is html, folded, pprof, script or sysroot, not '%s'",
-				   name);
-}
-
 static int set_group(void *target, char *name)
 {
+	static const char *const groups[] = { "cgroup", "container", NULL };
 	struct arguments *arguments = target;
 
 	if (!strcmp(name, "cgroup"))
 		arguments->by = FOLDED_BY_CGROUP;
 	else if (!strcmp(name, "container"))
 		arguments->by = FOLDED_BY_CONTAINER;
-	return arguments->by ? 0
-			     : error_set(-EINVAL, "--by is cgroup or container, not '%s'", name);
+	return arguments->by ? 0 : option_wrong_value("by", name, groups);
 }
 
 static int set_output(void *target, char *path)
@@ -114,8 +88,8 @@ static int set_output(void *target, char *path)
 }
 
 static const struct option_row rows[] = {
-	{ "format", "FORMAT", "html, folded, pprof, script, sysroot (by FILE)", OPTION_PARSE,
-	  .letter = 'f', .parse = set_format },
+	{ "format", "FORMAT", "html, folded, pprof, script, sysroot (by FILE)", OPTION_CHOICE,
+	  .offset = offsetof(struct arguments, format), .letter = 'f', .choices = formats },
 	{ "by", "cgroup|container", "With html and folded: the outermost frames", OPTION_PARSE,
 	  .parse = set_group },
 	{ "output", "FILE", "Write to FILE instead of standard output", OPTION_PARSE, .letter = 'o',
@@ -127,14 +101,14 @@ static int check(void *target)
 {
 	struct arguments *arguments = target;
 
-	if (!arguments->format && !arguments->output) {
+	if (arguments->format == FORMAT_NONE && !arguments->output) {
 		arguments->format = FORMAT_HTML;
 		arguments->output = "flame.html";
 		log_info("writing flame.html; --format and -o choose another form and file");
 	}
-	if (!arguments->format)
+	if (arguments->format == FORMAT_NONE)
 		arguments->format = format_of_file(arguments->output);
-	if (!arguments->format)
+	if (arguments->format == FORMAT_NONE)
 		return error_set(
 			-EINVAL,
 			"-o %s: the suffix must be .html, .folded, .pb.gz or .txt; or give "
@@ -291,7 +265,7 @@ static int export(const struct arguments *arguments)
 
 int command_export(int argc, char **argv)
 {
-	struct arguments arguments = { 0 };
+	struct arguments arguments = { .format = FORMAT_NONE };
 	const struct option_group groups[] = { { NULL, rows, &arguments, check },
 					       profile_arguments_options(&arguments.input),
 					       { 0 } };
@@ -307,5 +281,5 @@ int command_export(int argc, char **argv)
 		return command_failed();
 	error = export(&arguments);
 	profile_arguments_free(&arguments.input);
-	return error ? command_failed() : EXIT_OK;
+	return error ? profile_arguments_failed(error) : EXIT_OK;
 }

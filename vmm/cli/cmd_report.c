@@ -65,6 +65,8 @@ static unsigned int find_key(const char *name)
 
 static int parse_sort(void *target, char *list)
 {
+	static const char *const names[] = { "symbol", "image", "vcpu",   "app",       "comm",
+					     "pid",    "tid",   "cgroup", "container", NULL };
 	unsigned int *keys_chosen = &((struct arguments *)target)->report.keys, key;
 	char *rest = NULL;
 
@@ -72,11 +74,7 @@ static int parse_sort(void *target, char *list)
 	for (char *name = strtok_r(list, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
 		key = find_key(name);
 		if (!key)
-			return error_set(
-				-EINVAL,
-				"--sort %s: it must be one of symbol, image, vcpu, app, comm, pid, tid, cgroup, "
-				"container",
-				name);
+			return option_wrong_value("sort", name, names);
 		*keys_chosen |= key;
 	}
 	return *keys_chosen ? 0 : error_set(-EINVAL, "--sort needs at least one key");
@@ -228,8 +226,9 @@ int command_report(int argc, char **argv)
 	arguments.paged = !arguments.no_pager && screen_has_pager();
 	if (!arguments.json)
 		limit_to_screen(&arguments.report, arguments.paged);
-	if (profile_load(&profile, &arguments.input.options))
-		return command_failed();
+	error = profile_load(&profile, &arguments.input.options);
+	if (error)
+		return profile_arguments_failed(error);
 	if (!profile_samples(profile) && !arguments.json)
 		log_warning("%s", profile_arguments_why_empty(&arguments.input));
 	error = print(&arguments, profile);

@@ -13,6 +13,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/cli/command.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/symbols/debuginfod.h"
 #include "vmm/symbols/symbol_archive.h"
@@ -183,6 +184,12 @@ void profile_arguments_free(struct profile_arguments *arguments)
 	debuginfod_close(arguments->options.sources.debuginfod);
 	for (size_t i = 0; i < arguments->options.disk_count; i++)
 		guest_disk_close(arguments->disks[i]);
+}
+
+int profile_arguments_failed(int error)
+{
+	command_failed();
+	return error == -ENXIO ? EXIT_USAGE : EXIT_FAILED; /* no such event */
 }
 
 const char *profile_arguments_why_empty(const struct profile_arguments *arguments)

@@ -28,6 +28,9 @@ int profile_arguments_archive(char path[PATH_MAX], const char *input);
 
 void profile_arguments_free(struct profile_arguments *arguments);
 
+/* Logs the error ERROR of loading a profile and returns the exit code. */
+int profile_arguments_failed(int error);
+
 /* One line about a profile without samples. */
 const char *profile_arguments_why_empty(const struct profile_arguments *arguments);
 

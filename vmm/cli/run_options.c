@@ -56,6 +56,7 @@ static int set_console(void *target, char *text)
 
 static int set_agent(void *target, char *text)
 {
+	static const char *const names[] = { "initrd", "guest", NULL };
 	struct run_options *options = target;
 
 	if (!text || !strcmp(text, "initrd"))
@@ -63,7 +64,7 @@ static int set_agent(void *target, char *text)
 	else if (!strcmp(text, "guest"))
 		options->agent = RUN_AGENT_GUEST;
 	else
-		return error_set(-EINVAL, "--agent %s: it must be one of initrd, guest", text);
+		return option_wrong_value("agent", text, names);
 	return 0;
 }
 

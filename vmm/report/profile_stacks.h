@@ -82,7 +82,7 @@ struct profile_options {
 
 /*
  * Reads and symbolizes the whole file. OPTIONS must live as long as the profile. Errors: those of
- * the reader and of reading OPTIONS->kallsyms and vmlinux; -ENOENT: no such event; -ECANCELED,
+ * the reader and of reading OPTIONS->kallsyms and vmlinux; -ENXIO: no such event; -ECANCELED,
  * -ETIME: by the options' cancel and cpu_limit. Missing symbols are not an error, see
  * profile_note(). Strings of a profile are safe to show: they have no line ends, terminal controls
  * or bidirectional controls; equal strings are equal pointers. One thread at a time.

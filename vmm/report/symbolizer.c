@@ -10,6 +10,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/option_table.h"
 #include "shared/parse_number.h"
 #include "shared/printable.h"
 #include "vmm/report/symbolizer_state.h"
@@ -40,16 +41,25 @@ int symbolizer_check(void *context)
 
 static int report_events(const struct symbolizer *symbolizer)
 {
-	char list[512] = "";
+	const char *names[65] = { NULL }, *wanted = symbolizer->options.event, *closest;
+	char text[512] = "";
 	const struct perf_data_event *event;
 	size_t used = 0;
 
-	for (size_t i = 0; (event = symbolizer_event(symbolizer, i)) && used < sizeof(list); i++)
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%zu %s",
-					 i ? ", " : "", i, event->name ? event->name : "");
-	make_printable(list);
-	return error_set(-ENOENT, "no event %s in %s; its events are %s", symbolizer->options.event,
-			 symbolizer->options.input, list);
+	for (size_t i = 0; (event = symbolizer_event(symbolizer, i)) && used < sizeof(text); i++) {
+		const char *name = event->name ? event->name : "";
+
+		if (i < sizeof(names) / sizeof(names[0]) - 1)
+			names[i] = name;
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%zu %s",
+					 i ? ", " : "", i, name);
+	}
+	closest = option_closest(wanted, names);
+	if (closest && used < sizeof(text))
+		snprintf(text + used, sizeof(text) - used, "; did you mean %s?", closest);
+	make_printable(text);
+	return error_set(-ENXIO, "no event %s in %s; its events are %s", wanted,
+			 symbolizer->options.input, text);
 }
 
 /* Selects the event by name, else by number. */
