@@ -91,11 +91,6 @@ static int check_segment(const struct kernel_file *file, const Elf64_Phdr *heade
 				 "%s: broken ELF: a segment of %llu bytes has %llu in the file",
 				 file->path, (unsigned long long)header->p_memsz,
 				 (unsigned long long)header->p_filesz);
-	if (header->p_paddr < LAYOUT_HIGH_MEMORY)
-		return error_set(
-			-ENOEXEC,
-			"%s has a segment at %#llx; the loader uses the memory below 1 MiB",
-			file->path, (unsigned long long)header->p_paddr);
 	if (header->p_memsz > LAYOUT_MAPPED || header->p_paddr > LAYOUT_MAPPED - header->p_memsz)
 		return error_set(
 			-ENOEXEC,
@@ -197,6 +192,7 @@ static int read_segments(const struct kernel_file *file, const Elf64_Ehdr *heade
 			error = add_segment(file, &program, image);
 		else if (program.p_type == PT_NOTE)
 			add_notes(file, &program, image);
+		image->has_interpreter |= program.p_type == PT_INTERP;
 		if (error)
 			return error;
 	}
@@ -284,6 +280,11 @@ int elf_image_load(const struct kernel_file *file, const struct elf_image *image
 		uint64_t segment_end = segment->physical + segment->memory_size;
 		int error;
 
+		if (segment->physical < LAYOUT_HIGH_MEMORY)
+			return error_set(
+				-ENOEXEC,
+				"%s has a segment at %#llx; the loader uses the memory below 1 MiB",
+				file->path, (unsigned long long)segment->physical);
 		if (!memory_pointer(memory, segment->physical, segment->memory_size))
 			return error_set(
 				-ENOSPC,

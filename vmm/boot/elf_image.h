@@ -26,8 +26,9 @@ struct elf_image {
 	struct elf_segment segments[ELF_SEGMENTS_MAX];
 	size_t segment_count;
 	bool has_pvh_entry;
-	uint32_t pvh_entry; /* of XEN_ELFNOTE_PHYS32_ENTRY, inside a segment */
-	bool has_symbols;   /* a symbol table of its own */
+	uint32_t pvh_entry;   /* of XEN_ELFNOTE_PHYS32_ENTRY, inside a segment */
+	bool has_interpreter; /* PT_INTERP: a program, or a kernel of FreeBSD */
+	bool has_symbols;     /* a symbol table of its own */
 };
 
 /* True if FILE starts with an ELF identification. Any thread. */

@@ -29,9 +29,7 @@ static int refuse(const struct kernel_file *file)
 		    !memcmp(file->bytes.data, packers[i].magic, packers[i].size))
 			return error_set(-ENOEXEC, "%s is compressed; unpack it with %s",
 					 file->path, packers[i].unpack);
-	return error_set(-ENOEXEC,
-			 "%s is not a bootable kernel: neither bzImage, ELF nor multiboot",
-			 file->path);
+	return error_set(-ENOEXEC, "%s is not a bootable kernel", file->path);
 }
 
 /* Detects the protocol, the most specific one first: images with a PVH note may also have a
@@ -51,22 +49,28 @@ static int detect(struct loader *loader, enum boot_protocol *protocol)
 		return multiboot ? 0 : refuse(&loader->file);
 	}
 	error = elf_image_parse(&loader->file, &loader->elf);
-	if (!error)
-		*protocol = loader->elf.has_pvh_entry ? BOOT_PVH
-			    : multiboot               ? BOOT_MULTIBOOT
-						      : BOOT_ELF64;
-	return error;
+	if (error)
+		return error;
+	*protocol = loader->elf.has_pvh_entry ? BOOT_PVH : multiboot ? BOOT_MULTIBOOT : BOOT_ELF64;
+	return *protocol == BOOT_ELF64 && loader->elf.has_interpreter
+		       ? error_set(-ENOEXEC, "%s is a program, not a kernel", loader->file.path)
+		       : 0;
+}
+
+/* Replaces BOOT_AUTO, and parses an ELF file. */
+static int choose_protocol(struct loader *loader, enum boot_protocol *protocol)
+{
+	if (*protocol == BOOT_AUTO)
+		return detect(loader, protocol);
+	return *protocol == BOOT_PVH || *protocol == BOOT_ELF64
+		       ? elf_image_parse(&loader->file, &loader->elf)
+		       : 0;
 }
 
 static int load(struct loader *loader, enum boot_protocol protocol)
 {
-	bool needs_elf = protocol == BOOT_PVH || protocol == BOOT_ELF64;
-	int error = 0;
+	int error = choose_protocol(loader, &protocol);
 
-	if (protocol == BOOT_AUTO)
-		error = detect(loader, &protocol);
-	else if (needs_elf)
-		error = elf_image_parse(&loader->file, &loader->elf);
 	if (error)
 		return error;
 	loader->start->protocol = protocol;
@@ -142,6 +146,27 @@ static int cpu_tables_write(const struct memory *memory, struct boot_start *star
 	start->rsp = LAYOUT_STACK_TOP;
 	start->cr3 = start->long_mode ? LAYOUT_PAGE_TABLES : 0;
 	return 0;
+}
+
+int boot_check_kernel(const struct boot_options *options)
+{
+	struct loader loader = { .options = options };
+	enum boot_protocol protocol = options->protocol;
+	int error = kernel_file_open(&loader.file, options->kernel);
+
+	if (!error)
+		error = choose_protocol(&loader, &protocol);
+	kernel_file_close(&loader.file);
+	return error;
+}
+
+int boot_check_initrd(const struct boot_options *options)
+{
+	struct kernel_file file = { .fd = -1 };
+	int error = options->initrd ? kernel_file_open(&file, options->initrd) : 0;
+
+	kernel_file_close(&file);
+	return error;
 }
 
 int boot_load(const struct boot_options *options, const struct memory *memory,

@@ -43,6 +43,11 @@ struct boot_start {
 	const char *image; /* boot_options.kernel if it is an ELF with symbols, else NULL */
 };
 
+/* Checks, before there is a machine, that the files can be read and that the kernel's format is
+ * known. Errors as for boot_load(). Any thread. */
+int boot_check_kernel(const struct boot_options *options);
+int boot_check_initrd(const struct boot_options *options);
+
 /*
  * Loads everything. -ENOENT and the like for files that cannot be read, -ENOEXEC for an unknown or
  * broken format, -ENOSPC if RAM is too small, -E2BIG if the command line is too long for the

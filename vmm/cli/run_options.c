@@ -302,6 +302,18 @@ static int check_agent(const struct run_options *options)
 	return 0;
 }
 
+static int check_files(const struct boot_options *boot)
+{
+	if (boot_check_kernel(boot))
+		return error_set(-EINVAL,
+				 "--kernel: %s; it must be a bzImage, ELF vmlinux, PVH or "
+				 "multiboot image",
+				 error_message());
+	if (boot_check_initrd(boot))
+		return error_set(-EINVAL, "--initrd: %s", error_message());
+	return 0;
+}
+
 static int check(void *target)
 {
 	struct run_options *options = target;
@@ -328,7 +340,9 @@ static int check(void *target)
 		error = check_flight(options);
 	if (options->ring_size == NOT_GIVEN)
 		options->ring_size = RING_SIZE;
-	return error ? error : check_watches(options);
+	if (!error)
+		error = check_watches(options);
+	return error ? error : check_files(&options->boot);
 }
 
 /* Replaces "@FILE" by the file's text. */
