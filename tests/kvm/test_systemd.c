@@ -30,8 +30,8 @@
 /* Three minutes: an emulated guest has to boot. */
 #define STATUS_TRIES 720
 #define KEPT                                                                                       \
-	(1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE |                          \
-	 1ull << CAP_DAC_OVERRIDE | 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN)
+	(1ull << CAP_PERFMON | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_OVERRIDE |                 \
+	 1ull << CAP_SYS_ADMIN)
 
 struct system {
 	char directory[512]; /* absolute, below build: /tmp is private to the unit */
@@ -56,12 +56,14 @@ static int shell(const char *format, ...)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The unit as installed, but with the program of this build. */
+/* The unit as installed, but with the program of this build, which may be in a home directory. */
 static void write_units(const struct system *system)
 {
+	const char *home;
 	char here[512];
 
 	REQUIRE(getcwd(here, sizeof(here)) != NULL);
+	home = !strncmp(here, "/home/", 6) || !strncmp(here, "/root/", 6) ? "tmpfs" : "yes";
 	CHECK_EQUAL(shell("mkdir -p %s/units/kvmscoped.service.d && sed 's,@PREFIX@,/usr,' "
 			  "vmm/daemon/kvmscoped.service.in > %s/units/kvmscoped.service",
 			  system->directory, system->directory),
@@ -70,9 +72,10 @@ static void write_units(const struct system *system)
 	text_file_write(system->directory, "units/kvmscoped.service.d/test.conf",
 			"[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=\n"
 			"ExecStart=%s/build/kvmscoped --verbose --config %s/kvmscope.conf %s\n"
-			"StandardError=append:%s/log\nBindReadOnlyPaths=%s/build %s\n",
+			"StandardError=append:%s/log\nBindReadOnlyPaths=%s/build %s\n"
+			"ProtectHome=%s\n",
 			here, system->directory, system->options ? system->options : "",
-			system->directory, here, system->bound ? system->bound : "");
+			system->directory, here, system->bound ? system->bound : "", home);
 	text_file_write(system->directory, "kvmscope.conf",
 			"[recordings]\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n");
 }
@@ -407,15 +410,28 @@ TEST(systemd, the_unit_profiles_a_domain_without_KVM_by_libvirt)
 	libvirt_daemon_stop(&libvirt.daemon);
 }
 
+/* Runs "systemd-analyze ARGUMENTS UNIT" on the unit with another program. */
+static int analyze(const char *arguments)
+{
+	return shell(
+		"d=build/test-unit-%d && mkdir $d && sed 's,@PREFIX@/sbin/kvmscoped,/bin/true,; /^Documentation/d' "
+		"vmm/daemon/kvmscoped.service.in > $d/kvmscoped.service && systemd-analyze %s "
+		"$d/kvmscoped.service; s=$?; rm -r $d; exit $s",
+		getpid(), arguments);
+}
+
 /* systemd accepts all of its directives. */
 TEST(systemd, the_unit_is_well_formed)
 {
 	if (shell("command -v systemd-analyze > /dev/null"))
 		SKIP("systemd-analyze is not installed");
-	CHECK_EQUAL(
-		shell("d=build/test-unit-%d && mkdir $d && sed 's,@PREFIX@/sbin/kvmscoped,/bin/true,; /^Documentation/d' "
-		      "vmm/daemon/kvmscoped.service.in > $d/kvmscoped.service && systemd-analyze verify --man=no "
-		      "$d/kvmscoped.service; s=$?; rm -r $d; exit $s",
-		      getpid()),
-		0);
+	CHECK_EQUAL(analyze("verify --man=no"), 0);
+}
+
+/* SECURITY.md has the figure. */
+TEST(systemd, the_exposure_of_the_unit_is_below_2_5)
+{
+	if (shell("systemd-analyze --help 2> /dev/null | grep -q -e --threshold"))
+		SKIP("systemd-analyze is not installed, or older than version 250");
+	CHECK_EQUAL(analyze("security --offline=true --threshold=24 --no-pager > /dev/null"), 0);
 }

@@ -347,13 +347,13 @@ static int start_domains(struct daemon *daemon)
 
 /*
  * The capabilities of kvmscoped.service, when it is started by hand: to read processes and their
- * memory, to sample them, to use the sockets and files of their users, to lock memory for the
- * kernel's rings, and what else a backend may need (docs/how-to-attach.md).
+ * memory, to sample them, to use the sockets and files of their users, and what else a backend may
+ * need (docs/how-to-attach.md).
  */
 static int give_up_rights(void)
 {
-	static const unsigned int kept[] = { CAP_PERFMON,      CAP_BPF,          CAP_SYS_PTRACE,
-					     CAP_DAC_OVERRIDE, CAP_SYS_RESOURCE, CAP_SYS_ADMIN };
+	static const unsigned int kept[] = { CAP_PERFMON, CAP_BPF, CAP_SYS_PTRACE, CAP_DAC_OVERRIDE,
+					     CAP_SYS_ADMIN };
 
 	const struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 
