@@ -16,7 +16,10 @@
 #define LAYOUT_COMMAND_LINE      0x20000ull
 #define LAYOUT_COMMAND_LINE_SIZE 0x10000ull /* including its NUL */
 
-/* The PC's memory map below 1 MiB. */
+/* The PC's memory map below 1 MiB. Kernels that look for room below the EBDA, such as Xen for its
+ * trampoline, read two words of the BIOS data area: the EBDA's segment, and the KiB of RAM. */
+#define LAYOUT_BDA_EBDA    0x40eull
+#define LAYOUT_BDA_MEMORY  0x413ull
 #define LAYOUT_EBDA        0x9fc00ull
 #define LAYOUT_VGA         0xa0000ull
 #define LAYOUT_HIGH_MEMORY 0x100000ull

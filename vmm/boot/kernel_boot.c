@@ -148,6 +148,14 @@ static int cpu_tables_write(const struct memory *memory, struct boot_start *star
 	return 0;
 }
 
+static int bios_data_write(const struct memory *memory)
+{
+	const uint16_t ebda = LAYOUT_EBDA >> 4, kib = LAYOUT_EBDA >> 10;
+	int error = loader_write(memory, LAYOUT_BDA_EBDA, &ebda, sizeof(ebda));
+
+	return error ? error : loader_write(memory, LAYOUT_BDA_MEMORY, &kib, sizeof(kib));
+}
+
 int boot_check_kernel(const struct boot_options *options)
 {
 	struct loader loader = { .options = options };
@@ -179,6 +187,8 @@ int boot_load(const struct boot_options *options, const struct memory *memory,
 	if (error)
 		return error;
 	error = load(&loader, options->protocol);
+	if (!error)
+		error = bios_data_write(memory);
 	if (!error)
 		error = cpu_tables_write(memory, start);
 	if (!error && loader.elf.has_symbols)

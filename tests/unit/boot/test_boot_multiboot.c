@@ -53,6 +53,23 @@ static void check_elf(bool is_64)
 	fixture_close(&fixture);
 }
 
+/* Xen places its trampoline below what these say. */
+TEST(boot, bios_data_area_describes_memory_below_the_ebda)
+{
+	struct boot_fixture fixture;
+	struct image image;
+	uint16_t ebda = 0, kib = 0;
+
+	image_elf(&image, &(struct elf_spec){ .entry = ELF_ADDRESS + 4, .multiboot = true });
+	fixture_image(&fixture, RAM, &image);
+	CHECK_EQUAL(fixture_load(&fixture), 0);
+	CHECK(span_u16(guest_bytes(&fixture, 0x400, 0x100), 0xe, &ebda));
+	CHECK(span_u16(guest_bytes(&fixture, 0x400, 0x100), 0x13, &kib));
+	CHECK_EQUAL(ebda, 0x9fc0);
+	CHECK_EQUAL(kib, 639);
+	fixture_close(&fixture);
+}
+
 TEST(boot, multiboot_takes_elf32_and_elf64)
 {
 	check_elf(false);
