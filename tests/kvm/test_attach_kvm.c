@@ -78,7 +78,9 @@ static void gather_shares(const struct program *vm, const char *image, const cha
 	snprintf(arguments, sizeof(arguments), "--time 2 --no-buildid-cache -o %s %s", path,
 		 options);
 	attach(vm, arguments, tool);
-	if (tool->status || !strstr(tool->text, "samples of the guest"))
+	if (tool->status || !strstr(tool->text, "samples of the guest") ||
+	    !strstr(tool->text, "profiling overhead: ") ||
+	    !strstr(tool->text, "next: kvmscope report build/test-attach-"))
 		FAIL_TEST("kvmscope attach %s: exit status %d:\n%s", arguments, tool->status,
 			  tool->text);
 	function_shares_read(&shares->functions, path, image, &events);

@@ -139,6 +139,25 @@ TEST(run, summary_follows_the_guest_s_output)
 	CHECK(!strstr(summary, "program="));
 }
 
+TEST(run, ends_with_the_overhead_and_the_next_command)
+{
+	char next[256], *text;
+
+	GUEST_REQUIRED();
+	snprintf(next, sizeof(next),
+		 "\nkvmscope: next: kvmscope report \"build/test run-%d\", or kvmscope export "
+		 "\"build/test run-%d\" for a flame graph\n",
+		 getpid(), getpid());
+	text = command_output(NULL,
+			      "build/kvmscope " GUEST "--no-buildid-cache --append program=%s "
+			      "-o 'build/test run-%d' 2>&1; rm 'build/test run-%d'",
+			      "shares_rounds=100", getpid(), getpid());
+	if (!strstr(text, next) || !strstr(text, "profiling overhead: ") ||
+	    !strstr(text, " % of the guest's time, "))
+		FAIL_TEST("kvmscope run prints:\n%s", text);
+	free(text);
+}
+
 TEST(run, open_failure_reports_the_file)
 {
 	GUEST_REQUIRED();

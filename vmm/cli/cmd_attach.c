@@ -228,6 +228,8 @@ static int finish(struct attachment *self, int error)
 	if (!error && !stopped) {
 		search_disks(self, statistics.files);
 		stopped = record_archive(&self->options.record, statistics.files);
+		if (!stopped)
+			record_suggest_report(&statistics, self->options.record.output);
 	}
 	if (statistics.ended)
 		return error_set(error ? error : stopped, "%s%s%s has what was sampled until then",

@@ -441,6 +441,8 @@ static int run_machine(struct run *run)
 		search_disks(run, statistics.files);
 		if (record_archive(&run->options.record, statistics.files))
 			profile_status = command_failed();
+		else if (!flight_of(run))
+			record_suggest_report(&statistics, run->options.record.output);
 	}
 	return profile_status ? profile_status : status;
 }

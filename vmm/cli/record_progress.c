@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/perf_data/output_path.h"
 #include "vmm/session/profile_session.h"
 
 int record_signals(const int *signals)
@@ -62,11 +64,15 @@ void record_progress(uint64_t started, const struct collector_statistics *statis
 
 void record_summarize_cost(const struct collector_statistics *statistics, const char *besides)
 {
-	if (statistics->samples && statistics->cost && statistics->weight)
+	if (!statistics->samples || !statistics->weight)
+		return;
+	if (statistics->cost)
 		log_info(
-			"a sample cost %.1f us on average, %.2f %% of the sampled time, besides %s",
-			(double)statistics->cost / (double)statistics->samples / 1e3,
-			100.0 * (double)statistics->cost / (double)statistics->weight, besides);
+			"profiling overhead: %.2f %% of the guest's time, %.1f us per sample, besides %s",
+			100.0 * (double)statistics->cost / (double)statistics->weight,
+			(double)statistics->cost / (double)statistics->samples / 1e3, besides);
+	else
+		log_info("profiling overhead: not measured by this backend");
 }
 
 void record_summarize_kernel(const struct collector_statistics *statistics)
@@ -75,6 +81,18 @@ void record_summarize_kernel(const struct collector_statistics *statistics)
 		log_info(
 			"the guest's kernel was not found in its memory: its functions have no symbols; "
 			"give --kallsyms or --vmlinux");
+}
+
+void record_suggest_report(const struct collector_statistics *statistics, const char *output)
+{
+	bool is_default = !strcmp(output, "perf.data"), is_plain = !output[strcspn(output, " '\"")];
+	char file[PATH_MAX];
+
+	if (!statistics->samples || !output_path_is_file(output, file))
+		return;
+	snprintf(file, sizeof(file), is_plain ? " %s" : " \"%s\"", output);
+	log_info("next: kvmscope report%s, or kvmscope export%s for a flame graph",
+		 is_default ? "" : file, is_default ? "" : file);
 }
 
 /* kvmscope attach. */
@@ -108,8 +126,8 @@ void attach_summary_log(const struct collector_statistics *statistics,
 		(double)statistics->bytes / 1048576, output);
 	if (counts->stops.limit)
 		log_stops(&counts->stops);
-	else
-		record_summarize_cost(statistics, "the interrupt");
+	record_summarize_cost(statistics, counts->stops.limit ? "leaving and entering the guest"
+							      : "the interrupt");
 	if (!statistics->samples && !statistics->lost)
 		log_info("there are no samples: %s",
 			 seconds > 0 ? "the VM used no CPU time"

@@ -26,9 +26,13 @@ int record_time_left(uint64_t started, unsigned int seconds);
 /* Shows the progress since STARTED on a terminal. */
 void record_progress(uint64_t started, const struct collector_statistics *statistics);
 
-/* Logs what sampling cost the guest besides BESIDES, and hints for a kernel that was not found. */
+/* Logs the profiling overhead, without that of BESIDES, and hints for a kernel that was not found.
+ */
 void record_summarize_cost(const struct collector_statistics *statistics, const char *besides);
 void record_summarize_kernel(const struct collector_statistics *statistics);
+
+/* Logs the commands that show the recording OUTPUT, unless it is a pipe or without samples. */
+void record_suggest_report(const struct collector_statistics *statistics, const char *output);
 
 /* The summary of kvmscope attach. */
 
