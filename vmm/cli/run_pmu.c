@@ -8,6 +8,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/machine/host_probe.h"
+#include "vmm/pmu/pmu_absent.h"
 #include "vmm/pmu/pmu_kernel.h"
 #include "vmm/pmu/rdpmc_traps.h"
 #include "vmm/pmu/vcpu_pmu.h"
@@ -17,7 +18,8 @@ struct run_pmu_traps {
 	bool int3; /* KVM exits for INT3 */
 	struct vm_view view;
 	struct rdpmc_traps *traps; /* NULL until it is started, and without a PMU */
-	char none[320];            /* "", or for the user why there is no PMU */
+	bool none;
+	struct pmu_absent absent; /* with none */
 };
 
 /* ROW gets the reason if not. */
@@ -58,21 +60,25 @@ static bool can_emulate_all(struct probe_row *row)
 	return !probe_one("pmu.emulated", row) && row->state == PROBE_YES;
 }
 
-/* Logged once the guest is created: errors that prevent it come first. */
-static int set_none(struct run_pmu_traps **traps, const struct probe_row *row)
+static int set_none(struct run_pmu_traps **traps, struct machine_options *machine,
+		    const struct probe_row *row)
 {
 	static const char no_int3[] =
 		"Linux could not read it, as this host's KVM does not exit for INT3; a "
 		"guest that reads it by RDMSR can use --pmu emulated";
+	struct pmu_absent *absent;
 	int error = create(traps);
 
 	if (error)
 		return error;
+	(*traps)->none = true;
+	absent = &(*traps)->absent;
 	if (row->state == PROBE_PARTLY)
-		snprintf((*traps)->none, sizeof((*traps)->none), "%s", no_int3);
+		snprintf(absent->reason, sizeof(absent->reason), "%s", no_int3);
 	else
-		snprintf((*traps)->none, sizeof((*traps)->none), "%s; see kvmscope doctor",
+		snprintf(absent->reason, sizeof(absent->reason), "%s; see kvmscope doctor",
 			 row->detail);
+	machine->pmu = &pmu_absent_operations;
 	return 0;
 }
 
@@ -85,7 +91,7 @@ static int join_best(struct run_pmu_traps **traps, struct machine_options *machi
 	}
 	if (can_emulate_all(row))
 		return emulate(traps, machine, true);
-	return set_none(traps, row);
+	return set_none(traps, machine, row);
 }
 
 static int join_kernel(struct machine_options *machine, struct probe_row *row)
@@ -122,8 +128,8 @@ int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine)
 
 	if (!traps)
 		return 0;
-	if (*traps->none) {
-		log_info("the guest has no PMU: %s", traps->none);
+	if (traps->none) {
+		options.vm->pmu_absent = &traps->absent;
 		return 0;
 	}
 	vm_view_init(&traps->view, &options.vm->memory);

@@ -17,8 +17,8 @@ struct run_pmu_traps;
 int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu choice,
 		 struct machine_options *machine);
 
-/* Traps RDPMC for an emulated PMU; if "auto" found none, logs why. Between machine_create() and
- * machine_start(). TRAPS may be NULL, also below. */
+/* Traps RDPMC for an emulated PMU; if "auto" found none, the guest's first access to its registers
+ * logs why. Between machine_create() and machine_start(). TRAPS may be NULL, also below. */
 int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine);
 /* For an emulated PMU, logs how late its interrupts were and how often RDPMC was emulated. After
  * the vCPUs' threads have ended. */

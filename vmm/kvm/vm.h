@@ -14,6 +14,7 @@
 
 #define VM_CPUS_MAX 64
 
+struct pmu_absent;
 struct rdpmc_traps;
 struct vcpu;
 
@@ -23,6 +24,7 @@ struct vm {
 	struct memory memory;
 	pthread_mutex_t irq_lock;        /* held while a line changes; see lapic.h */
 	struct rdpmc_traps *rdpmc_traps; /* of vmm/pmu, opaque here; may be NULL */
+	struct pmu_absent *pmu_absent;   /* as rdpmc_traps */
 	struct vcpu *vcpus[VM_CPUS_MAX]; /* owned; vcpu_count of them */
 	unsigned int vcpu_count;
 	bool nested; /* nested virtualization for the guest; set before the first vcpu_create() */
