@@ -3,28 +3,21 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <microhttpd.h>
-#include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/daemon/domain_name.h"
+#include "vmm/daemon/metrics_server.h"
 
-#define CONNECTIONS_MAX 16
-#define TIMEOUT_S       10
-#define REQUEST_MAX     16384 /* bytes of memory per connection */
-#define ENDED_MAX       1024  /* ended domains that are still exported */
-#define TYPE            "text/plain; version=0.0.4; charset=utf-8"
+#define ENDED_MAX 1024 /* ended domains that are still exported */
 
 /* struct metrics_values as an array. */
 #define COUNTERS       (sizeof(struct metrics_values) / sizeof(uint64_t))
@@ -42,7 +35,7 @@ struct metrics_domain {
 
 struct metrics {
 	struct metrics_options options;
-	struct MHD_Daemon *daemon;      /* NULL: not listening */
+	struct metrics_server *server;  /* NULL: not listening */
 	pthread_mutex_t lock;           /* protects what follows */
 	struct metrics_domain *domains; /* owned */
 	uint64_t ends;
@@ -185,8 +178,9 @@ static void put_process(FILE *to)
 }
 
 /* The caller's to free; NULL without memory. */
-static char *make_text(struct metrics *metrics, size_t *size)
+static char *make_text(void *context, size_t *size)
 {
+	struct metrics *metrics = context;
 	struct recordings_statistics recordings;
 	struct push_statistics push;
 	char *text = NULL;
@@ -214,125 +208,13 @@ static char *make_text(struct metrics *metrics, size_t *size)
 	return NULL;
 }
 
-static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int status,
-			     struct MHD_Response *response)
-{
-	enum MHD_Result result;
-
-	if (!response)
-		return MHD_NO;
-	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
-				status == MHD_HTTP_OK ? TYPE : "text/plain");
-	result = MHD_queue_response(connection, status, response);
-	MHD_destroy_response(response);
-	return result;
-}
-
-static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned int status,
-				  char *text)
-{
-	return reply(connection, status,
-		     MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT));
-}
-
-static enum MHD_Result reply_metrics(struct metrics *metrics, struct MHD_Connection *connection)
-{
-	size_t size;
-	char *text = make_text(metrics, &size);
-
-	if (!text)
-		return MHD_NO;
-	return reply(connection, MHD_HTTP_OK,
-		     MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE));
-}
-
-static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
-			      const char *method, const char *version, const char *data,
-			      size_t *size, void **request)
-{
-	static char not_found[] = "The metrics are at /metrics.\n",
-		    not_allowed[] = "Only GET is supported.\n";
-
-	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-		return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, not_allowed);
-	if (strcmp(url, "/metrics") != 0)
-		return reply_text(connection, MHD_HTTP_NOT_FOUND, not_found);
-	return reply_metrics(context, connection);
-}
-
-static bool is_port(const char *text)
-{
-	return *text && strlen(text) <= 5 && strspn(text, "0123456789") == strlen(text) &&
-	       atoi(text) <= UINT16_MAX;
-}
-
-/* Resolves "HOST:PORT"; a HOST with ':' is in brackets. Free the result by freeaddrinfo(); NULL
- * with the message. */
-static struct addrinfo *resolve(const char *listen)
-{
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-					.ai_flags = AI_PASSIVE | AI_NUMERICSERV };
-	const char *colon = strrchr(listen, ':');
-	char host[256];
-	size_t length = colon ? (size_t)(colon - listen) : 0;
-	struct addrinfo *address;
-	int error = EAI_NONAME;
-
-	if (length && length < sizeof(host) && is_port(colon + 1)) {
-		bool brackets = listen[0] == '[' && colon[-1] == ']';
-
-		snprintf(host, sizeof(host), "%.*s", (int)(length - 2 * (size_t)brackets),
-			 listen + brackets);
-		error = getaddrinfo(host, colon + 1, &hints, &address);
-	}
-	if (!error)
-		return address;
-	error_set(-EINVAL, "cannot listen at %s: %s; an address and port look like 127.0.0.1:9754",
-		  listen, gai_strerror(error));
-	return NULL;
-}
-
-static struct MHD_Daemon *start_daemon(struct metrics *metrics, const struct addrinfo *address)
-{
-	unsigned int flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
-	struct MHD_Daemon *daemon;
-	sigset_t all, before;
-
-	if (address->ai_family == AF_INET6)
-		flags |= MHD_USE_IPv6;
-	sigfillset(&all); /* inherited by the thread: signals are the main thread's */
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	daemon = MHD_start_daemon(flags, 0, NULL, NULL, answer, metrics, MHD_OPTION_SOCK_ADDR,
-				  address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
-				  (unsigned int)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-				  (unsigned int)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-				  (size_t)REQUEST_MAX, MHD_OPTION_END);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return daemon;
-}
-
-static int start_listening(struct metrics *metrics)
-{
-	struct addrinfo *address = resolve(metrics->options.listen);
-	int error;
-
-	if (!address)
-		return -EINVAL;
-	errno = 0;
-	metrics->daemon = start_daemon(metrics, address);
-	error = errno ? -errno : -EIO;
-	freeaddrinfo(address);
-	if (!metrics->daemon)
-		return error_set(error, "cannot listen at %s for Prometheus: %s",
-				 metrics->options.listen, strerror(-error));
-	return 0;
-}
-
 int metrics_start(struct metrics **result, const struct metrics_options *options)
 {
 	struct metrics *metrics = calloc(1, sizeof(*metrics));
+	const struct metrics_server_options server = { .listen = options->listen,
+						       .patience_ms = options->patience_ms,
+						       .text = make_text,
+						       .context = metrics };
 	int error = 0;
 
 	if (!metrics)
@@ -340,7 +222,7 @@ int metrics_start(struct metrics **result, const struct metrics_options *options
 	metrics->options = *options;
 	pthread_mutex_init(&metrics->lock, NULL);
 	if (options->listen)
-		error = start_listening(metrics);
+		error = metrics_server_start(&metrics->server, &server);
 	if (error)
 		metrics_stop(metrics);
 	else
@@ -352,8 +234,7 @@ void metrics_stop(struct metrics *metrics)
 {
 	if (!metrics)
 		return;
-	if (metrics->daemon)
-		MHD_stop_daemon(metrics->daemon);
+	metrics_server_stop(metrics->server);
 	while (metrics->domains) {
 		struct metrics_domain *domain = metrics->domains;
 
@@ -366,11 +247,7 @@ void metrics_stop(struct metrics *metrics)
 
 uint16_t metrics_port(const struct metrics *metrics)
 {
-	const union MHD_DaemonInfo *info =
-		metrics->daemon ? MHD_get_daemon_info(metrics->daemon, MHD_DAEMON_INFO_BIND_PORT)
-				: NULL;
-
-	return info ? info->port : 0;
+	return metrics->server ? metrics_server_port(metrics->server) : 0;
 }
 
 static struct metrics_domain *find(const struct metrics *metrics, const char *label)

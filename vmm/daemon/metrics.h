@@ -7,8 +7,8 @@
  *	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove()
  *			-> metrics_stop()
  *
- * A thread of libmicrohttpd answers a few connections at once, each for a few seconds, and refuses
- * others. Any thread may call all functions; metrics_set() takes no lock.
+ * The server has a thread of its own (metrics_server.h). Any thread may call all functions;
+ * metrics_set() takes no lock.
  */
 #ifndef KVMSCOPE_DAEMON_METRICS_H
 #define KVMSCOPE_DAEMON_METRICS_H
@@ -25,6 +25,7 @@ struct metrics_options {
 	const char *listen; /* "127.0.0.1:9754", "[::1]:9754"; port 0: any; NULL: do not listen */
 	struct recordings *recordings; /* must outlive the metrics; NULL: none */
 	struct push *push;             /* the same */
+	unsigned int patience_ms;      /* of the server, per client; 0: 10 s */
 };
 
 /* Counts of one session of a domain, since its start. */

@@ -13,9 +13,9 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/daemon/metrics.h"
 
-static struct metrics *start(const char *listen)
+static struct metrics *start_with(const char *listen, unsigned int patience_ms)
 {
-	const struct metrics_options options = { .listen = listen };
+	const struct metrics_options options = { .listen = listen, .patience_ms = patience_ms };
 	struct metrics *metrics = NULL;
 
 	if (metrics_start(&metrics, &options)) {
@@ -23,6 +23,11 @@ static struct metrics *start(const char *listen)
 		abort();
 	}
 	return metrics;
+}
+
+static struct metrics *start(const char *listen)
+{
+	return start_with(listen, 0);
 }
 
 static int connect_to(const struct metrics *metrics)
@@ -182,8 +187,16 @@ static unsigned int count_descriptors(void)
 	return count;
 }
 
-/* Silent clients use a limited number of descriptors. */
-TEST(metrics, have_a_limit_of_connections)
+/* True if the server has closed the connection. */
+static bool is_closed(int fd)
+{
+	char byte;
+
+	return !recv(fd, &byte, 1, MSG_DONTWAIT);
+}
+
+/* Silent clients use a limited number of descriptors, and do not keep others out. */
+TEST(metrics, are_served_to_a_new_client_in_place_of_the_oldest)
 {
 	struct metrics *metrics = start("127.0.0.1:0");
 	unsigned int before = count_descriptors();
@@ -191,13 +204,32 @@ TEST(metrics, have_a_limit_of_connections)
 
 	for (unsigned int i = 0; i < 40; i++)
 		idle[i] = connect_to(metrics);
-	for (unsigned int i = 0; i < 20000 && count_descriptors() < before + 40 + 16; i++)
+	for (unsigned int i = 0; i < 20000 && !is_closed(idle[40 - 16 - 1]); i++)
 		usleep(1000);
-	usleep(50000); /* so that more could arrive */
+	usleep(50000); /* so that more could be closed */
 	CHECK_EQUAL(count_descriptors(), before + 40 + 16);
 	for (unsigned int i = 0; i < 40; i++)
-		close(idle[i]);
+		CHECK_EQUAL(is_closed(idle[i]), i < 40 - 16);
 	check_line(metrics, "kvmscope_build_info{version=\"" KVMSCOPE_VERSION "\"} 1", true);
+	CHECK(!is_closed(idle[39]));
+	for (unsigned int i = 0; i < 40; i++)
+		close(idle[i]);
+	metrics_stop(metrics);
+}
+
+/* A byte now and then does not extend the time for a request. */
+TEST(metrics, have_a_deadline_for_each_client)
+{
+	struct metrics *metrics = start_with("127.0.0.1:0", 500);
+	int slow = connect_to(metrics);
+	unsigned int sent = 0;
+
+	while (sent < 1000 && send(slow, "G", 1, MSG_NOSIGNAL) == 1 && !is_closed(slow)) {
+		usleep(20000);
+		sent++;
+	}
+	CHECK(sent > 1 && sent < 1000);
+	close(slow);
 	metrics_stop(metrics);
 }
 
