@@ -66,7 +66,9 @@ int build_id_cache_open(const struct build_id_cache_location *location, char *pa
 
 /*
  * The directory that perf uses: buildid.dir of its configuration ($PERF_CONFIG, else ~/.perfconfig
- * over /etc/perfconfig), else $HOME/.debug. -ENOENT: there is none; -ENAMETOOLONG. Any thread.
+ * over /etc/perfconfig), else $HOME/.debug. Configuration of another user, except root, is ignored.
+ * -ENOENT: there is none; -ENAMETOOLONG; -EPERM: $HOME or its .debug belongs to another user. Any
+ * thread.
  */
 int build_id_cache_directory(char *path, size_t size);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 #include "shared/read_file.h"
 #include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/symbol_file.h"
@@ -223,7 +225,27 @@ static void read_line(char *line, bool *in_section, char *path, size_t size)
 		read_value(trim(equals + 1), path, size);
 }
 
-/* The last value wins; a missing file is empty. */
+static bool is_trusted(uid_t owner)
+{
+	return !owner || owner == geteuid();
+}
+
+/* The same rule as perf's (tools/perf/util/config.c): it decides where root writes. */
+static bool may_read(FILE *file, const char *path)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+	struct stat status;
+
+	if (fstat(fileno(file), &status))
+		return false;
+	if (is_trusted(status.st_uid))
+		return true;
+	if (!atomic_flag_test_and_set(&warned))
+		log_warning("%s is ignored: it belongs to user %u", path, status.st_uid);
+	return false;
+}
+
+/* The last value wins; a missing file is empty, and so is one of another user. */
 static void read_configuration(const char *file, char *path, size_t size)
 {
 	char line[PATH_MAX + 64];
@@ -232,8 +254,9 @@ static void read_configuration(const char *file, char *path, size_t size)
 
 	if (!from)
 		return;
-	while (fgets(line, sizeof(line), from))
-		read_line(line, &in_section, path, size);
+	if (may_read(from, file))
+		while (fgets(line, sizeof(line), from))
+			read_line(line, &in_section, path, size);
 	fclose(from);
 }
 
@@ -245,6 +268,37 @@ int build_id_cache_open(const struct build_id_cache_location *location, char *pa
 		       ? 0
 		       : error_set(-ENAMETOOLONG, "%s is too long for a build-id cache",
 				   location->directory);
+}
+
+/* A user who can rename PATH, or has created it as a link, decides where root writes. */
+static int check_owner(const char *path)
+{
+	struct stat link, target;
+	uid_t owner;
+
+	if (lstat(path, &link) || stat(path, &target)) /* will be created */
+		return 0;
+	owner = is_trusted(link.st_uid) ? target.st_uid : link.st_uid;
+	return is_trusted(owner)
+		       ? 0
+		       : error_set(-EPERM,
+				   "no build-id cache: %s belongs to user %u (set HOME to your own "
+				   "home directory, or use --no-buildid-cache)",
+				   path, owner);
+}
+
+static int find_default(const char *home, char *path, size_t size)
+{
+	int error;
+
+	if (!home || !*home)
+		return error_set(
+			-ENOENT,
+			"no build-id cache: HOME is not set (set it, or use --no-buildid-cache)");
+	if (snprintf(path, size, "%s/.debug", home) >= (int)size)
+		return error_set(-ENAMETOOLONG, "HOME is too long for a build-id cache");
+	error = check_owner(home);
+	return error ? error : check_owner(path);
 }
 
 int build_id_cache_directory(char *path, size_t size)
@@ -260,13 +314,5 @@ int build_id_cache_directory(char *path, size_t size)
 		if (home && snprintf(own, sizeof(own), "%s/.perfconfig", home) < (int)sizeof(own))
 			read_configuration(own, path, size);
 	}
-	if (*path)
-		return 0;
-	if (!home || !*home)
-		return error_set(
-			-ENOENT,
-			"no build-id cache: HOME is not set (set it, or use --no-buildid-cache)");
-	if (snprintf(path, size, "%s/.debug", home) >= (int)size)
-		return error_set(-ENAMETOOLONG, "HOME is too long for a build-id cache");
-	return 0;
+	return *path ? 0 : find_default(home, path, size);
 }

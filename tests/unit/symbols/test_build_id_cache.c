@@ -93,6 +93,39 @@ TEST(build_id_cache, is_where_perf_looks)
 	leave(&place);
 }
 
+#define OTHER 65534
+
+/* Whoever decides where the cache is decides where root writes. */
+TEST(build_id_cache, of_another_user_is_not_used)
+{
+	char path[PATH_MAX], configuration[128], elsewhere[128];
+	struct place place;
+
+	if (geteuid())
+		SKIP("only root can create the files of another user");
+	enter(&place);
+	snprintf(configuration, sizeof(configuration), "%s/.perfconfig", place.home);
+	write_text(configuration, "[buildid]\ndir = /some/where\n");
+	CHECK(!build_id_cache_directory(path, sizeof(path)) && !strcmp(path, "/some/where"));
+	CHECK_EQUAL(chown(configuration, OTHER, OTHER), 0);
+	CHECK(!build_id_cache_directory(path, sizeof(path)) && !strcmp(path, place.cache));
+
+	CHECK(!mkdir(place.cache, 0755) && !chown(place.cache, OTHER, OTHER));
+	CHECK_EQUAL(build_id_cache_directory(path, sizeof(path)), -EPERM);
+	CHECK(strstr(error_message(), "/.debug belongs to user 65534"));
+	snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", place.home);
+	CHECK(!rmdir(place.cache) && !mkdir(elsewhere, 0755) && !symlink(elsewhere, place.cache));
+	CHECK_EQUAL(build_id_cache_directory(path, sizeof(path)), 0);
+	CHECK_EQUAL(lchown(place.cache, OTHER, OTHER), 0);
+	CHECK_EQUAL(build_id_cache_directory(path, sizeof(path)), -EPERM);
+	CHECK_EQUAL(unlink(place.cache), 0);
+
+	CHECK_EQUAL(build_id_cache_directory(path, sizeof(path)), 0);
+	CHECK_EQUAL(chown(place.home, OTHER, OTHER), 0);
+	CHECK_EQUAL(build_id_cache_directory(path, sizeof(path)), -EPERM);
+	leave(&place);
+}
+
 static char *text_of(const char *path)
 {
 	char *text = calloc(1, 1 << 20);
