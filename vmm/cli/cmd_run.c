@@ -46,7 +46,8 @@ struct run {
 	uint64_t started, ended;   /* ms of CLOCK_MONOTONIC */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
-	bool skips_disks; /* ended by SIGTERM, SIGHUP or --timeout: the disks are not searched */
+	bool never_watched; /* the address of a watch was not found */
+	bool skips_disks;   /* ended by SIGTERM, SIGHUP or --timeout: the disks are not searched */
 	struct vcpu_statistic interpreted;   /* of the first vCPU, closed after the warning */
 	uint64_t interpreted_before, polled; /* its value at the last poll, in ms of CPU time */
 };
@@ -352,7 +353,7 @@ static int finish_profile(struct run *run, struct collector_statistics *statisti
 		return EXIT_OK;
 	if (run_profile_stop(run->profile, statistics))
 		return command_failed();
-	run_watch_summarize(run_profile_watch(run->profile));
+	run->never_watched = !run_watch_summarize(run_profile_watch(run->profile));
 	return EXIT_OK;
 }
 
@@ -444,6 +445,8 @@ static int run_machine(struct run *run)
 		else if (!flight_of(run))
 			record_suggest_report(&statistics, run->options.record.output);
 	}
+	if (!status && run->never_watched)
+		status = EXIT_FAILED;
 	return profile_status ? profile_status : status;
 }
 

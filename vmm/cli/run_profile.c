@@ -38,6 +38,8 @@ struct run_profile {
 	struct session *session;
 	struct flight_requests *flight; /* NULL without --flight */
 	struct run_watch *watch;
+	const char *image;         /* ELF file of a kernel that is not Linux; NULL: none */
+	struct symbols *symbols;   /* of it, or of Linux; or NULL */
 	pthread_mutex_t rate_lock; /* protects the next two and setting the sampler's rate */
 	unsigned int frequency;    /* Hz while it is not paused */
 	bool paused;
@@ -429,28 +431,27 @@ static int create_sampler(struct run_profile *profile)
 	return sampler_create(&profile->sampler, &options);
 }
 
-static bool is_linux(const char *image)
+static bool is_linux(const struct symbols *symbols)
 {
-	struct symbols *symbols = NULL;
 	struct symbol start;
-	bool found;
 
-	if (elf_symbols_load(&symbols, image, ELF_VIRTUAL_ADDRESSES, (struct span){ 0 }))
-		return false;
-	found = symbols_find_name(symbols, "start_kernel", &start);
-	symbols_free(symbols);
-	return found;
+	return symbols_find_name(symbols, "start_kernel", &start);
 }
 
 /* A kernel that is not Linux has no symbols in memory. They are in its image if that is an ELF
- * file. */
-static const char *symbol_file(const struct run_profile *profile)
+ * file, or in another file that the user gives. */
+static void load_image(struct run_profile *profile)
 {
 	const struct record_options *record = &profile->options->record;
-	const char *image = machine_boot_start(profile->machine)->image;
 
-	return record->vmlinux || record->kallsyms || !image || is_linux(image) ? record->vmlinux
-										: image;
+	profile->image =
+		record->vmlinux ? record->vmlinux : machine_boot_start(profile->machine)->image;
+	if (record->kallsyms || !profile->image ||
+	    elf_symbols_load(&profile->symbols, profile->image, ELF_VIRTUAL_ADDRESSES,
+			     (struct span){ 0 }))
+		profile->image = NULL;
+	else if (is_linux(profile->symbols))
+		profile->image = NULL;
 }
 
 static int start_session(struct run_profile *profile)
@@ -477,7 +478,8 @@ static int start_session(struct run_profile *profile)
 	int error;
 
 	record_options_apply(&profile->options->record, &session);
-	session.vmlinux = symbol_file(profile);
+	if (profile->image)
+		session.vmlinux = profile->image;
 	if (profile->agent) {
 		agent = run_agent_connect(profile->agent, machine_vm(profile->machine));
 		session.agent = &agent;
@@ -504,6 +506,9 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 	if (!error)
 		error = create_sampler(profile);
 	run_watch_join(profile->watch, profile->sampler, &profile->view.view, machine_vm(machine));
+	load_image(profile);
+	if (profile->image)
+		run_watch_image(profile->watch, profile->symbols, profile->image);
 	return error ? error : start_session(profile);
 }
 
@@ -555,6 +560,7 @@ void run_profile_destroy(struct run_profile *profile)
 	flight_requests_destroy(profile->flight);
 	run_agent_destroy(profile->agent);
 	run_watch_destroy(profile->watch);
+	symbols_free(profile->symbols);
 	sampler_destroy(profile->sampler);
 	attach_close(profile->attach);
 	while (profile->ring_count)

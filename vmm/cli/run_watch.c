@@ -21,6 +21,7 @@ struct one {
 	bool was_armed; /* at some time */
 	bool removed;
 	bool per_cpu;
+	bool of_image; /* its symbol is of the image of a kernel that is not Linux */
 	bool unloaded; /* its module is gone, which the newest kernel's symbols do not show yet */
 	char module[sizeof(((struct run_watch_address *)NULL)->module)]; /* "": the kernel */
 	uint64_t module_start;
@@ -37,6 +38,7 @@ struct run_watch {
 	struct sampler *sampler; /* NULL before run_watch_join(), as the next two */
 	const struct guest_view *view;
 	struct vm *vm;
+	const struct symbols *image; /* of a kernel that is not Linux; else NULL */
 	struct perf_data_watches events;
 	struct one list[WATCHES_MAX]; /* one per event; their spec and name never change */
 	pthread_mutex_t lock; /* protects what follows, the list's state, and adding to the list */
@@ -128,6 +130,7 @@ static int locate(const struct run_watch *watch, const struct watch_spec *spec,
 		  struct run_watch_address *found)
 {
 	const struct run_watch_guest guest = { .kernel = watch->kernel,
+					       .image = watch->image,
 					       .view = watch->view,
 					       .sampler = watch->sampler,
 					       .vcpus = watch->vcpus };
@@ -161,6 +164,7 @@ static int arm(struct run_watch *watch, unsigned int number, const struct run_wa
 	snprintf(one->module, sizeof(one->module), "%s", found->module);
 	one->module_start = start_of(watch->kernel, one->module);
 	one->complete = found->complete;
+	one->of_image = found->of_image;
 	perf_data_watches_set_address(&watch->events, number, found->address);
 	error = watch_arm(watch->watches, number, found->address);
 	if (error)
@@ -261,10 +265,11 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 static bool is_selected(void *context, struct vcpu *vcpu, unsigned int number)
 {
 	struct run_watch *watch = context;
-	const struct watch_spec *spec = &watch->list[number].spec;
+	const struct one *one = &watch->list[number];
+	const struct watch_spec *spec = &one->spec;
 	struct guest_task task;
 
-	if (*spec->symbol && !sampler_kernel_runs(watch->sampler, vcpu))
+	if (*spec->symbol && !one->of_image && !sampler_kernel_runs(watch->sampler, vcpu))
 		return false;
 	if (spec->pid == WATCH_NO_PID && !*spec->comm)
 		return true;
@@ -408,6 +413,19 @@ static void update(struct run_watch *watch, unsigned int number)
 		report_missing(one);
 }
 
+void run_watch_image(struct run_watch *watch, const struct symbols *symbols, const char *path)
+{
+	pthread_mutex_lock(&watch->lock);
+	watch->image = symbols;
+	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++) {
+		update(watch, i);
+		if (!watch->list[i].armed && !watch->list[i].missing_reported)
+			log_warning("%s is not watched: %s has no symbol %s; it waits for Linux",
+				    watch->list[i].name, path, watch->list[i].spec.symbol);
+	}
+	pthread_mutex_unlock(&watch->lock);
+}
+
 static bool is_complete(const struct run_watch *watch)
 {
 	bool complete = true;
@@ -462,7 +480,7 @@ static void forget_address(struct run_watch *watch, unsigned int number)
 {
 	struct one *one = &watch->list[number];
 
-	if (!*one->spec.symbol || !one->armed || one->removed)
+	if (!*one->spec.symbol || one->of_image || !one->armed || one->removed)
 		return;
 	disarm(watch, number,
 	       "its new address is known: the guest's kernel no longer runs (reset, kexec)");
@@ -534,34 +552,41 @@ bool run_watch_ran(struct run_watch *watch, unsigned int vcpu, struct guest_regi
 	return known;
 }
 
-static void summarize(struct run_watch *watch, unsigned int number)
+/* False if it was never armed. */
+static bool summarize(struct run_watch *watch, unsigned int number)
 {
+	const struct one *one = &watch->list[number];
 	struct watch_statistics statistics;
 	double share;
 
+	if (one->removed && !one->was_armed)
+		return true;
+	if (!one->was_armed) {
+		log_error("%s was never watched: its address was not found", one->name);
+		return false;
+	}
 	watch_statistics(watch->watches, number, ARBITER_ALL_VCPUS, &statistics);
 	share = statistics.times.enabled ? 100.0 * (double)statistics.times.running /
 						   (double)statistics.times.enabled
 					 : 0;
-	if (!watch->list[number].was_armed)
-		log_info("%s was never watched: its address was not found",
-			 watch->list[number].name);
-	else
-		log_info(
-			"%s: %llu hits, watched for %.1f %% of the time; throttled %llu times, suspended %llu times for the guest, disarmed %llu times with its kernel",
-			watch->list[number].name, (unsigned long long)statistics.hits, share,
-			(unsigned long long)statistics.throttled,
-			(unsigned long long)statistics.suspended,
-			(unsigned long long)statistics.disarmed);
+	log_info(
+		"%s: %llu hits, watched for %.1f %% of the time; throttled %llu times, suspended %llu times for the guest, disarmed %llu times with its kernel",
+		one->name, (unsigned long long)statistics.hits, share,
+		(unsigned long long)statistics.throttled, (unsigned long long)statistics.suspended,
+		(unsigned long long)statistics.disarmed);
+	return true;
 }
 
-void run_watch_summarize(struct run_watch *watch)
+bool run_watch_summarize(struct run_watch *watch)
 {
+	bool watched = true;
+
 	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
-		summarize(watch, i);
+		watched &= summarize(watch, i);
 	if (watches_guest_lost(watch->watches))
 		log_warning("%llu times a breakpoint of the guest itself did not work",
 			    (unsigned long long)watches_guest_lost(watch->watches));
+	return watched;
 }
 
 struct watches *run_watch_watches(struct run_watch *watch)

@@ -22,6 +22,7 @@
 #include "vmm/sample/sampler.h"
 
 struct guest_task;
+struct symbols;
 struct run_watch;
 
 /* Reserves registers for the watches of OPTIONS, after trying whether this KVM supports them:
@@ -36,6 +37,10 @@ const struct perf_data_watches *run_watch_events(const struct run_watch *watch);
 /* Before the vCPUs start. All must outlive the vCPUs, VIEW until run_watch_end(). */
 void run_watch_join(struct run_watch *watch, struct sampler *sampler, const struct guest_view *view,
 		    struct vm *vm);
+
+/* The guest's kernel is not Linux: arms the watches of SYMBOLS, those of the file at PATH. Others
+ * wait for a Linux kernel. After run_watch_join(); SYMBOLS must outlive the vCPUs. */
+void run_watch_image(struct run_watch *watch, const struct symbols *symbols, const char *path);
 
 /* The guest's kernel was found or has other modules: arms the watches of symbols. KERNEL must stay
  * valid until the next call, or until run_watch_end(). */
@@ -55,7 +60,7 @@ void run_watch_turn(struct run_watch *watch);
 void run_watch_end(struct run_watch *watch);
 
 /*
- * Starts watching SPEC and returns the watch's number. A symbol waits until the kernel is found.
+ * Starts watching SPEC and returns the watch's number. A symbol waits until it is known.
  * The errors of run_watch_create(); -ENOENT for a symbol that the kernel and its known modules do
  * not have, -EINVAL for what no register can watch, -ENOSPC with the holders of the registers,
  * -EMFILE for one watch too many, -ESRCH after the guest has ended.
@@ -92,7 +97,7 @@ bool run_watch_ran(struct run_watch *watch, unsigned int vcpu, struct guest_regi
 struct watches *run_watch_watches(struct run_watch *watch);
 unsigned int run_watch_vcpus(const struct run_watch *watch);
 
-/* Logs the hits of each watch. After the vCPUs have ended. */
-void run_watch_summarize(struct run_watch *watch);
+/* Logs the hits of each watch. False if one was never armed. After the vCPUs have ended. */
+bool run_watch_summarize(struct run_watch *watch);
 
 #endif

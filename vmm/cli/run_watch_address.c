@@ -6,6 +6,7 @@
 
 #include "shared/error.h"
 #include "vmm/guest/linux/per_cpu.h"
+#include "vmm/guest/symbol_table.h"
 #include "vmm/machine/host_probe.h"
 
 static bool offset_on(const struct run_watch_guest *guest, unsigned int vcpu, uint64_t *offset)
@@ -51,18 +52,37 @@ static int check_alignment(const struct watch_spec *spec, uint64_t address)
 		(unsigned long long)address, spec->length, spec->length);
 }
 
+/* Returns as run_watch_locate(). */
+static int find_variable(const struct run_watch_guest *guest, const struct watch_spec *spec,
+			 struct guest_variable *variable, bool *of_image)
+{
+	struct symbol symbol;
+
+	if (!*spec->symbol)
+		return 1;
+	*of_image = guest->image && symbols_find_name(guest->image, spec->symbol, &symbol);
+	if (*of_image) {
+		variable->address = symbol.start;
+		return 1;
+	}
+	if (!guest->kernel)
+		return 0;
+	return guest_variable_find(guest->kernel, spec->symbol, variable)
+		       ? 1
+		       : error_set(-ENOENT, "the guest's kernel and its modules have no symbol %s",
+				   spec->symbol);
+}
+
 int run_watch_locate(const struct run_watch_guest *guest, const struct watch_spec *spec,
 		     struct run_watch_address *found)
 {
 	struct guest_variable variable = { .address = 0 };
-	int result = 1;
+	int result;
 
 	*found = (struct run_watch_address){ .complete = true };
-	if (*spec->symbol && !guest->kernel)
-		return 0;
-	if (*spec->symbol && !guest_variable_find(guest->kernel, spec->symbol, &variable))
-		return error_set(-ENOENT, "the guest's kernel and its modules have no symbol %s",
-				 spec->symbol);
+	result = find_variable(guest, spec, &variable, &found->of_image);
+	if (result <= 0)
+		return result;
 	if (variable.module)
 		snprintf(found->module, sizeof(found->module), "%s", variable.module);
 	if (variable.per_cpu)
