@@ -2,6 +2,7 @@
 /* The flame graph page, opened in a real browser without a network. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/e2e/recorded_guest.h"
@@ -140,20 +141,155 @@ TEST(flame_graph, shows_hostile_names_as_text)
 	named_guest_end(&recorded);
 }
 
-/* A window of 390 CSS pixels, as on phones: a frame in a page that measures it. */
+/* Opens the page in a frame with the view HASH. SCRIPT runs there: page is the document, find(CSS)
+ * an element, click(CSS) clicks one, say(TEXT) adds to the text that is returned. */
+static char *act(const struct named_guest *recorded, const char *hash, const char *script)
+{
+	struct opened opened;
+	char *said;
+
+	free(command_output(
+		NULL,
+		"cat > %s/act.html <<'END'\n"
+		"<iframe id=frame style=width:800px;height:600px src=flame.html%s></iframe>"
+		"<script>onload=()=>setTimeout(()=>{const page=frame.contentDocument;"
+		"const find=(css)=>page.querySelector(css);"
+		"const click=(css)=>find(css).dispatchEvent("
+		"new MouseEvent(\"click\",{bubbles:true}));"
+		"const hover=(css)=>find(css).dispatchEvent("
+		"new MouseEvent(\"mouseover\",{bubbles:true}));"
+		"const said=document.body.appendChild(document.createElement(\"pre\"));"
+		"const say=(text)=>said.append(`[${text}]`);%s},1000)</script>\nEND\n",
+		recorded->home, hash, script));
+	opened = open_page(recorded, "act.html", "");
+	CHECK_STRING(opened.console, "");
+	said = strstr(opened.page, "<pre>");
+	said = strdup(said ? said : "");
+	opened_free(&opened);
+	return said;
+}
+
+TEST(flame_graph, a_click_pins_the_details)
+{
+	static const char script[] =
+		"const name=()=>find(\"#details .name\").firstChild.textContent.trim();"
+		"hover('g[name=\"vcpu 1\"]');say(name());click('g[name=\"vcpu 0\"]');"
+		"hover('g[name=\"all\"]');say(name());"
+		"click(\"#details .actions button:last-child\");"
+		"hover('g[name=\"vcpu 0\"]');say(name());";
+	struct named_guest recorded;
+	char *said;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	said = act(&recorded, "", script);
+	check_contains(said, "[vcpu 1][vcpu 0][vcpu 0]");
+	free(said);
+	named_guest_end(&recorded);
+}
+
+TEST(flame_graph, hides_kinds_of_frames_and_merges_recursion)
+{
+	static const char script[] =
+		"const frames=()=>page.querySelectorAll(\"#graph g.frame\").length;"
+		"const kind=[...page.querySelectorAll(\"#legend button\")].find("
+		"(button)=>button.textContent===\"Kernel\");"
+		"const total=()=>find(\"#details dd\").textContent;const before=frames();"
+		"kind.click();say(`${frames()<before/2} ${total()} ${kind.ariaPressed}`);"
+		"kind.click();say(`${frames()===before} ${kind.ariaPressed}`);"
+		"click(\"#recursion\");say(frames()<before);"
+		"say([...page.querySelectorAll(\"#graph g.frame\")].some((frame)=>"
+		"frame.__data__.parent&&frame.__data__.parent.data.frame===frame.__data__.data.frame));"
+		"say(frame.contentWindow.location.hash);";
+	struct named_guest recorded;
+	char *said;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	said = act(&recorded, "#hide=module", script);
+	check_contains(said, "[true 100% \302\267 ");
+	check_contains(said, " false][true true][true][false]");
+	check_contains(said, "hide=module&amp;recursion=merged");
+	free(said);
+	named_guest_end(&recorded);
+}
+
+/* The callers' and the callees' graph have as much time as the table says. */
+TEST(flame_graph, shows_callers_and_callees_of_a_function)
+{
+	static const char script[] =
+		"const width=(css)=>find(css).__data__.value;"
+		"const root=(graph)=>width(`#${graph} g[name=guest_function_1]`);"
+		"say(find(\"#sandwich-title\").textContent);"
+		"say(root(\"callers\")===root(\"callees\")&&root(\"callers\")>0);"
+		"say(find(\"#callers g[name='vcpu 1']\")!==null);"
+		"say(find(\"#callees g[name='vcpu 1']\")===null);"
+		"click(\"#functions tr td button\");say(find(\"#sandwich-title\").textContent);"
+		"click(\"#close\");say(find(\"#sandwich\").hidden);";
+	struct named_guest recorded;
+	char *said;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	said = act(&recorded, "#function=guest_function_1", script);
+	check_contains(said, "[Callers and callees of guest_function_1][true][true][true]"
+			     "[Callers and callees of guest_function_0][true]");
+	free(said);
+	named_guest_end(&recorded);
+}
+
+TEST(flame_graph, the_table_sorts_and_shows_all_functions)
+{
+	static const char script[] =
+		"const rows=()=>page.querySelectorAll(\"#functions tr\");"
+		"const first=()=>rows()[0].querySelector(\"button\").textContent;"
+		"const head=(key)=>find(`th[data-key=${key}]`);"
+		"say(`${rows().length} ${head(\"self\").ariaSort}`);click(\"#more\");"
+		"say(`${rows().length>40} ${find(\"#more\").hidden}`);"
+		"head(\"name\").querySelector(\"button\").click();const names=[...rows()].map("
+		"(row)=>row.querySelector(\"button\").textContent);"
+		"say(`${names.join()===[...names].sort().join()} ${head(\"name\").ariaSort}`);"
+		"head(\"name\").querySelector(\"button\").click();"
+		"say(`${first()===names[names.length-1]} ${head(\"name\").ariaSort}`);";
+	struct named_guest recorded;
+	char *said, options[160];
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	free(command_output(NULL,
+			    "for i in $(seq 100 199); do "
+			    "printf 'ffffffff%%x T f%%d\\n' $((0x%llx + (i - 100) * 16)) $i; "
+			    "done > %s/kallsyms",
+			    FAKE_TEXT & UINT32_MAX, recorded.home));
+	snprintf(options, sizeof(options), "--kallsyms %s/kallsyms", recorded.home);
+	export_page(&recorded, options);
+	said = act(&recorded, "", script);
+	check_contains(said, "[40 descending][true true][true ascending][true descending]");
+	free(said);
+	named_guest_end(&recorded);
+}
+
+/* A window of 360 CSS pixels, as on phones: a frame in a page that measures it. */
 TEST(flame_graph, fits_a_phone)
 {
 	static const char measure[] =
-		"<iframe id=phone style=border:0;width:390px;height:844px src=flame.html></iframe>"
+		"<iframe id=phone style=border:0;width:360px;height:740px src=flame.html></iframe>"
 		"<script>onload=()=>setTimeout(()=>{const page=phone.contentDocument;"
 		"const text=getComputedStyle(page.querySelector(\".d3-flame-graph-label\")).fontSize;"
 		"const button=page.getElementById(\"reset\").offsetHeight;"
 		"document.body.append(`measured ${page.documentElement.scrollWidth} of ${page.documentElement.clientWidth} text ${text} button ${button} "
-		"frames ${page.querySelectorAll(\"g.frame\").length}`)},1000)</script>";
+		"top ${page.getElementById(\"graph\").offsetTop} frames ${page.querySelectorAll(\"g.frame\").length}`)},1000)</script>";
 	struct named_guest recorded;
 	struct opened opened;
 	const char *found;
-	int width = 0, window = 0, text = 0, button = 0, frames = 0;
+	int width = 0, window = 0, text = 0, button = 0, top = 0, frames = 0;
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
@@ -164,13 +300,14 @@ TEST(flame_graph, fits_a_phone)
 	opened = open_page(&recorded, "phone.html", "");
 	CHECK_STRING(opened.console, "");
 	found = strstr(opened.page, "\nmeasured ");
-	if (!found || sscanf(found, " measured %d of %d text %dpx button %d frames %d", &width,
-			     &window, &text, &button, &frames) != 5)
+	if (!found || sscanf(found, " measured %d of %d text %dpx button %d top %d frames %d",
+			     &width, &window, &text, &button, &top, &frames) != 6)
 		FAIL_TEST("the page was not measured: %.300s", opened.page);
-	CHECK(window > 350 && window <= 390);
+	CHECK(window > 340 && window <= 360);
 	CHECK_EQUAL(width, window);
 	CHECK(text >= 12);
 	CHECK(button >= 40);
+	CHECK(top < 740 / 3);
 	CHECK(frames > 10);
 	opened_free(&opened);
 	named_guest_end(&recorded);

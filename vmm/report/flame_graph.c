@@ -12,7 +12,6 @@
  * Frames narrower than this part of the whole are left out: they stay invisible even after zooming.
  */
 #define NARROWEST_PART 20000
-#define FUNCTIONS      40 /* rows of the table below the graph */
 
 #define MARK "{{DATA}}" /* replaced by the data in the page */
 
@@ -141,12 +140,19 @@ static void put_node(const struct writer *writer, const struct flame_node *node)
 	fputs(any ? "]]" : "]", writer->to);
 }
 
+/* All but processes: a function that only calls others has no self time. */
 static void put_functions(FILE *to, const struct flame_function *functions, size_t count)
 {
+	bool any = false;
+
 	fputs("\"functions\":[", to);
-	for (size_t i = 0; i < count && i < FUNCTIONS && functions[i].self; i++)
-		fprintf(to, "%s[%u,%" PRIu64 ",%" PRIu64 "]", i ? "," : "",
+	for (size_t i = 0; i < count; i++) {
+		if (functions[i].frame->kind == FLAME_PROCESS)
+			continue;
+		fprintf(to, "%s[%u,%" PRIu64 ",%" PRIu64 "]", any ? "," : "",
 			functions[i].frame->index, functions[i].self, functions[i].total);
+		any = true;
+	}
 	fputs("],\n", to);
 }
 

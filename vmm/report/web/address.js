@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The view as part of the address, which can be sent to somebody who has the same file:
 //   #search=TEXT & zoom=NUMBER or NAME & view=flame|icicle & theme=light|dark
+//   & hide=KIND,... & recursion=merged & function=NAME (its callers and callees)
 
 export function readAddress() {
 	const values = new URLSearchParams(window.location.hash.slice(1));
@@ -9,6 +10,9 @@ export function readAddress() {
 		zoom: values.get("zoom") || "",
 		view: values.get("view") || "",
 		theme: values.get("theme") || "",
+		hide: values.get("hide") || "",
+		recursion: values.get("recursion") || "",
+		function: values.get("function") || "",
 	};
 }
 

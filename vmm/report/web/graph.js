@@ -47,11 +47,23 @@ export class Graph {
 		this.inverted = false;
 		this.element.dataset.view = "flame";
 		select(this.element).datum(this.data).call(this.chart);
+		this.adopt();
+		this.settle();
+	}
+
+	adopt() {
 		this.root = select(this.element).datum();
 		this.nodes = this.root.descendants();
 		this.zoom = this.root;
 		this.current = this.root;
+	}
+
+	// Draws another tree.
+	show(root) {
+		this.chart.update(root);
+		this.adopt();
 		this.settle();
+		this.zoomed(this.root);
 	}
 
 	redraw() {
@@ -83,7 +95,7 @@ export class Graph {
 
 	resize() {
 		const width = this.element.clientWidth;
-		if (width === this.chart.width())
+		if (!width || width === this.chart.width())
 			return;
 		this.chart.width(width);
 		this.redraw();

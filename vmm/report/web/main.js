@@ -2,36 +2,99 @@
 import { readAddress, writeAddress } from "./address.js";
 import { count, percent } from "./format.js";
 import { Graph } from "./graph.js";
-import { amount, showAbout, showDetails, showFunctions, showLegend } from "./panels.js";
+import { amount, showAbout, showDetails, showLegend } from "./panels.js";
 import { readProfile } from "./profile.js";
+import { FunctionTable } from "./table.js";
 import { startTheme } from "./theme.js";
+import { arrange, sandwich } from "./tree.js";
 
 const { about, root, functions } = readProfile();
-const input = document.getElementById("search");
-const matched = document.getElementById("matched");
-const reset = document.getElementById("reset");
-const invert = document.getElementById("invert");
-const stage = document.getElementById("graph");
+const byId = (id) => document.getElementById(id);
+const input = byId("search");
+const matched = byId("matched");
+const reset = byId("reset");
+const invert = byId("invert");
+const recursion = byId("recursion");
+const stage = byId("graph");
 const address = readAddress();
+const hidden = new Set(address.hide.split(",").filter(Boolean));
+let merged = address.recursion === "merged";
+let tree = arrange(root, hidden, merged);
+let pinned = false; // the details stay those of the frame that was selected
+let chosen = null; // the function whose callers and callees are shown
 
-const graph = new Graph(stage, root, {
-	label: (node) => `${node.data.name} - ${percent(node.data.value, about.weight)}, ${amount(about, node.data.value)}`,
-	hovered: (node) => details(node),
-	current: (node) => details(node),
-	zoomed: (node) => {
-		reset.disabled = !node.parent;
-		stage.dataset.zoom = node.data.name;
-		writeAddress({ zoom: node.parent ? String(node.id) : "" });
-	},
+function createGraph(element, data, zoomed) {
+	const made = new Graph(element, data, {
+		label: (node) => `${node.data.name} - ${percent(node.data.value, about.weight)}, ${amount(about, node.data.value)}`,
+		hovered: (node) => pinned || details(made, node),
+		current: (node) => {
+			pinned = node !== made.root;
+			details(made, node);
+		},
+		zoomed,
+	});
+	made.draw();
+	new ResizeObserver(() => requestAnimationFrame(() => made.resize())).observe(element);
+	return made;
+}
+
+const graph = createGraph(stage, tree, (node) => {
+	reset.disabled = !node.parent;
+	stage.dataset.zoom = node.data.name;
+	writeAddress({ zoom: node.parent ? String(node.id) : "" });
 });
+const graphs = [graph]; // and those of callers and callees, when they were needed
 
-function details(node) {
-	showDetails(about, node, graph.zoom, (caller) => graph.zoomTo(caller));
+function details(of, node) {
+	const actions = node.data.kind === "process" ? [] : [["Callers and callees", () => showFunction(node.data)]];
+	if (pinned)
+		actions.push(["Unpin", () => of.moveTo(of.root)]);
+	showDetails(about, node, of.zoom, actions, (caller) => of.zoomTo(caller));
+}
+
+// Callers grow upwards from the function, callees downwards.
+function drawSandwich(trees) {
+	byId("sandwich-title").textContent = `Callers and callees of ${trees.callees.name}`;
+	byId("sandwich").hidden = false;
+	if (graphs.length === 1) {
+		graphs.push(createGraph(byId("callers"), trees.callers, () => {}),
+			createGraph(byId("callees"), trees.callees, () => {}));
+		graphs[2].turn(true);
+	}
+	graphs[1].show(trees.callers);
+	graphs[2].show(trees.callees);
+	search(input.value.trim());
+}
+
+// DATA has the function, or is null. False if no frame of it is shown.
+function showFunction(data) {
+	const trees = data && sandwich(tree, data.frame);
+	chosen = trees ? data : null;
+	writeAddress({ function: trees ? data.name : "" });
+	if (trees) {
+		drawSandwich(trees);
+		byId("sandwich-title").focus();
+		byId("sandwich").scrollIntoView({ block: "nearest" });
+	} else {
+		byId("sandwich").hidden = true;
+	}
+	return Boolean(trees);
+}
+
+// After a change of what is shown.
+function rearrange() {
+	recursion.setAttribute("aria-pressed", String(merged));
+	tree = arrange(root, hidden, merged);
+	graph.show(tree);
+	search(input.value.trim());
+	if (chosen)
+		showFunction(chosen);
+	writeAddress({ hide: [...hidden].join(","), recursion: merged ? "merged" : "" });
 }
 
 function search(text) {
 	try {
-		const found = graph.search(text);
+		const [found] = graphs.map((each) => each.search(text));
 		matched.textContent = text ? `${percent(found.sum, about.weight)} \u00b7 ${count(found.count)} frame${found.count === 1 ? "" : "s"}` : "";
 		matched.className = "";
 	} catch (error) {
@@ -51,15 +114,16 @@ function turn(icicle) {
 	graph.turn(icicle);
 }
 
-function panels() {
-	showLegend(root);
-	showFunctions(about, functions, (name) => {
-		searchFor("=" + name);
-		stage.scrollIntoView({ block: "nearest" });
+function legend() {
+	showLegend(root, hidden, (kind) => {
+		if (!hidden.delete(kind))
+			hidden.add(kind);
+		rearrange();
 	});
 }
 
 function onKey(event) {
+	const focused = graphs.find((each) => each.element === document.activeElement);
 	if (event.ctrlKey || event.metaKey || event.altKey)
 		return;
 	if (event.key === "/" && document.activeElement !== input) {
@@ -68,20 +132,29 @@ function onKey(event) {
 	} else if (event.key === "Escape" && document.activeElement === input) {
 		searchFor("");
 		stage.focus();
-	} else if (document.activeElement === stage && graph.key(event.key)) {
+	} else if (focused && event.key.toLowerCase() === "c") {
+		showFunction(focused.current.data);
+	} else if (focused && focused.key(event.key)) {
 		event.preventDefault();
 	}
 }
 
-startTheme(document.getElementById("theme"), address.theme, (theme) => {
-	panels();
-	graph.redraw();
+const table = new FunctionTable(about, functions, (row) => {
+	searchFor("=" + row.name);
+	showFunction(row);
+});
+
+startTheme(byId("theme"), address.theme, (theme) => {
+	legend();
+	table.draw();
+	graphs.forEach((each) => each.redraw());
 	writeAddress({ theme: theme || "" });
 });
 showAbout(about);
-panels();
-graph.draw();
-details(graph.root);
+legend();
+table.draw();
+recursion.setAttribute("aria-pressed", String(merged));
+details(graph, graph.root);
 // An icicle is easier to read if the whole graph does not fit.
 turn(address.view ? address.view === "icicle" : stage.getBoundingClientRect().bottom > window.innerHeight);
 if (address.zoom) {
@@ -93,6 +166,8 @@ if (address.zoom) {
 }
 if (address.search)
 	searchFor(address.search);
+if (address.function)
+	showFunction(functions.find((row) => row.name === address.function) || null);
 
 let typing = 0;
 input.addEventListener("input", () => {
@@ -105,5 +180,12 @@ invert.addEventListener("click", () => {
 	turn(next);
 	writeAddress({ view: next ? "icicle" : "flame" });
 });
+recursion.addEventListener("click", () => {
+	merged = !merged;
+	rearrange();
+});
+byId("close").addEventListener("click", () => {
+	showFunction(null);
+	stage.focus();
+});
 document.addEventListener("keydown", onKey);
-new ResizeObserver(() => requestAnimationFrame(() => graph.resize())).observe(stage);

@@ -6,7 +6,7 @@ import { count, duration, percent } from "./format.js";
 import { KINDS } from "./profile.js";
 import { kindColor, LABELS } from "./theme.js";
 
-function element(tag, properties, ...children) {
+export function element(tag, properties, ...children) {
 	const made = Object.assign(document.createElement(tag), properties);
 	made.append(...children);
 	return made;
@@ -67,7 +67,8 @@ function showNotes(about) {
 	notes.hidden = text.length === 0;
 }
 
-export function showLegend(root) {
+// Each kind of frame is a button; SWITCHED is called with the kind, HIDDEN has those not shown.
+export function showLegend(root, hidden, switched) {
 	const legend = document.getElementById("legend");
 	const present = new Set();
 	(function visit(data) {
@@ -78,8 +79,14 @@ export function showLegend(root) {
 		.filter((kind) => present.has(kind) && KINDS.includes(kind))
 		.map((kind) => {
 			const swatch = element("i", {});
+			const button = element("button", { type: "button", ariaPressed: String(!hidden.has(kind)),
+				title: "Show or hide these frames; the time of hidden frames is their callers'" }, swatch, LABELS[kind]);
 			swatch.style.background = kindColor(kind);
-			return element("li", {}, swatch, LABELS[kind]);
+			button.addEventListener("click", () => {
+				switched(kind);
+				button.ariaPressed = String(!hidden.has(kind));
+			});
+			return element("li", {}, button);
 		}));
 }
 
@@ -93,8 +100,9 @@ function callers(node, zoom) {
 	return path;
 }
 
-// ZOOM is called with a node whose name is clicked; WITHIN is the zoomed node.
-export function showDetails(about, node, within, zoom) {
+// WITHIN is the zoomed node. ACTIONS are buttons: [[text, called with the node], ...]. ZOOM is called
+// with a caller that is clicked.
+export function showDetails(about, node, within, actions, zoom) {
 	const { data } = node;
 	const numbers = element("dl", {},
 		pair("Total", `${percent(data.value, about.weight)} \u00b7 ${amount(about, data.value)}`),
@@ -104,6 +112,8 @@ export function showDetails(about, node, within, zoom) {
 	if (within.parent && node !== within)
 		numbers.append(pair(`Of ${within.data.name}`, percent(data.value, within.data.value)));
 	document.getElementById("details").replaceChildren(
+		element("div", { className: "actions" }, ...actions.map(([text, act]) =>
+			element("button", { type: "button", onclick: () => act(node) }, text))),
 		element("div", { className: "name" }, data.name + " ",
 			element("span", { className: "image" }, data.kind === "process" ? "" : data.image)),
 		numbers);
@@ -112,20 +122,4 @@ export function showDetails(about, node, within, zoom) {
 		document.getElementById("details").append(path);
 		path.scrollLeft = path.scrollWidth;
 	}
-}
-
-// PRESSED is called with the name of a clicked function.
-export function showFunctions(about, functions, pressed) {
-	document.getElementById("functions").replaceChildren(...functions.map((row) => {
-		const swatch = element("i", {});
-		const bar = element("b", {});
-		swatch.style.background = kindColor(row.kind);
-		bar.style.width = (100 * row.self) / functions[0].self + "px";
-		return element("tr", {},
-			element("td", {}, swatch,
-				element("button", { type: "button", onclick: () => pressed(row.name) }, row.name),
-				element("small", {}, row.image)),
-			element("td", { className: "number" }, bar, percent(row.self, about.weight)),
-			element("td", { className: "number" }, percent(row.total, about.weight)));
-	}));
 }

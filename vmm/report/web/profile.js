@@ -2,7 +2,7 @@
 // The profile inside the page, as vmm/report/flame_graph.c writes it:
 //   about  facts of the recording
 //   frames [[name, image, kind], ...], kind is an index of KINDS
-//   functions [[frame, self, total], ...], the largest self first, of all samples
+//   functions [[frame, self, total], ...], of all samples
 //   tree   [frame, weight, samples, self, [child, ...]], from the root; without frames too narrow to see
 
 export const KINDS = ["process", "kernel", "module", "user", "unknown", "host"];
@@ -11,7 +11,7 @@ function node(profile, source) {
 	const [index, value, samples, self, children = []] = source;
 	const [name, image, kind] = profile.frames[index];
 
-	return { name, image, kind: KINDS[kind], value, samples, self,
+	return { frame: index, name, image, kind: KINDS[kind], value, samples, self,
 		children: children.map((child) => node(profile, child)) };
 }
 
@@ -19,7 +19,7 @@ function row(profile, source) {
 	const [index, self, total] = source;
 	const [name, image, kind] = profile.frames[index];
 
-	return { name, image, kind: KINDS[kind], self, total };
+	return { frame: index, name, image, kind: KINDS[kind], self, total };
 }
 
 export function readProfile() {
