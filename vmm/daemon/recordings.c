@@ -32,7 +32,7 @@ struct recording {
 	struct recorded_domain *domain;
 	struct collector_files files;
 	struct perf_data_room room;
-	uint64_t time;  /* of the file that is open */
+	uint64_t time;  /* of the file that is open, or was; 0: none */
 	bool was_short; /* there was no space when it was begun */
 	char directory[PATH_MAX], symbols_directory[PATH_MAX];
 	struct build_id_cache_location cache;
@@ -43,11 +43,14 @@ struct recording {
 
 static int make_room_for_block(void *context, uint64_t size, bool full)
 {
-	struct recordings *all = context;
+	struct recording *recording = context;
+	struct recordings *all = recording->all;
 	int error;
 
 	pthread_mutex_lock(&all->lock);
-	error = recordings_make_room(all, size, full);
+	error = recordings_make_room(all, recording->domain, size, full);
+	if (!error && !full && recording->time) /* flight recordings are not counted */
+		recording->domain->partial += size;
 	pthread_mutex_unlock(&all->lock);
 	return error;
 }
@@ -88,7 +91,8 @@ static int begin_file(void *context, char *path, size_t size)
 	int error;
 
 	pthread_mutex_lock(&all->lock);
-	error = recordings_make_room(all, ROOM_TO_BEGIN, false);
+	domain->partial = 0;
+	error = recordings_make_room(all, domain, ROOM_TO_BEGIN, false);
 	recording->was_short = all->is_short;
 	if (error)
 		log_short(all);
@@ -102,14 +106,18 @@ static int begin_file(void *context, char *path, size_t size)
 	return error;
 }
 
-static void drop(struct recordings *all, const char *partial, const struct collector_file *file)
+static void drop(struct recordings *all, struct recorded_domain *domain, const char *partial,
+		 const struct collector_file *file)
 {
+	domain->partial = 0;
 	if (unlinkat(all->fd, partial, 0) && errno != ENOENT)
 		log_warning("cannot remove %s/%s: %s", all->directory, partial, strerror(errno));
 	if (!file->error)
 		return; /* it has no samples */
 	all->statistics.dropped++;
-	log_short(all);
+	if (!all->is_short)
+		log_error("a recording of %s is dropped: %s", domain->file, error_message());
+	all->is_short = true;
 }
 
 static void end_file(void *context, const struct collector_file *file)
@@ -121,7 +129,7 @@ static void end_file(void *context, const struct collector_file *file)
 	recorded_file_path(recording->domain, recording->time, RECORDING_PARTIAL, partial);
 	pthread_mutex_lock(&all->lock);
 	if (file->error || !file->samples) {
-		drop(all, partial, file);
+		drop(all, recording->domain, partial, file);
 	} else if (recordings_complete(all, recording->domain, recording->time)) {
 		log_warning("%s", error_message());
 	} else {
@@ -206,7 +214,7 @@ static int make_domain(struct recordings *all, const char *name, struct recorded
 	if (*domain && (*domain)->recorded)
 		return error_set(-EBUSY, "%s is recorded already", (*domain)->file);
 	domain_name_escape(name, file);
-	if (recordings_make_room(all, ROOM_TO_BEGIN, false))
+	if (recordings_make_room(all, *domain, ROOM_TO_BEGIN, false))
 		log_debug("%s", error_message()); /* a directory may fit where a file does not */
 	error = recording_directory_make(all->fd, file, name);
 	if (error || *domain)
@@ -314,7 +322,7 @@ static void describe(struct recordings *all, struct recording *recording)
 		 "%s/%s/" RECORDING_NAMES, all->directory, recording->domain->file);
 	recording->cache = (struct build_id_cache_location){ recording->symbols_directory,
 							     may_write_symbols, recording };
-	recording->room = (struct perf_data_room){ make_room_for_block, all };
+	recording->room = (struct perf_data_room){ make_room_for_block, recording };
 	recording->files = (struct collector_files){
 		.begin = begin_file,
 		.end = end_file,
@@ -437,7 +445,7 @@ void recordings_tidy(struct recordings *all)
 	pthread_mutex_lock(&all->lock);
 	for (struct recorded_domain *domain = all->domains; domain; domain = domain->next)
 		recordings_keep_limits(all, domain);
-	if (recordings_make_room(all, 0, false))
+	if (recordings_make_room(all, NULL, 0, false))
 		log_debug("%s", error_message()); /* the next writer gets the error */
 	forget_empty(all);
 	pthread_mutex_unlock(&all->lock);

@@ -107,6 +107,7 @@ int recordings_complete(struct recordings *all, struct recorded_domain *domain, 
 		return error_set(-errno, "cannot rename %s/%s: %s", all->directory, partial,
 				 strerror(errno));
 	entry.size = (uint64_t)status.st_size;
+	domain->partial = 0;
 	error = append(domain, &entry);
 	if (!error && entry.is_new)
 		eventfd_write(all->new_fd, 1);
@@ -242,22 +243,26 @@ void recordings_keep_limits(struct recordings *all, struct recorded_domain *doma
 		remove_oldest(all, domain, &all->statistics.removed);
 }
 
-static struct recorded_file *first_file(const struct recorded_domain *domain)
+static uint64_t space_of(const struct recorded_domain *domain)
 {
-	return domain->count ? recorded_file_at(domain, 0) : NULL;
+	return domain->bytes + domain->partial + domain->symbols;
 }
 
-/* The domain whose FIRST file is the oldest; NULL: there is none. */
-static struct recorded_domain *
-with_oldest(const struct recordings *all,
-	    struct recorded_file *(*first)(const struct recorded_domain *domain))
+/* The domain that makes room for WRITER: the one that uses the most space, of WRITER and of those
+ * with complete files; at equal size WRITER. NULL: none, or WRITER has no complete file. */
+static struct recorded_domain *largest_domain(const struct recordings *all,
+					      const struct recorded_domain *writer)
 {
-	struct recorded_domain *oldest = NULL;
+	struct recorded_domain *largest = NULL;
 
-	for (struct recorded_domain *domain = all->domains; domain; domain = domain->next)
-		if (first(domain) && (!oldest || first(domain)->time < first(oldest)->time))
-			oldest = domain;
-	return oldest;
+	for (struct recorded_domain *domain = all->domains; domain; domain = domain->next) {
+		if (!domain->count && domain != writer)
+			continue;
+		if (!largest || space_of(domain) > space_of(largest) ||
+		    (domain == writer && space_of(domain) == space_of(largest)))
+			largest = domain;
+	}
+	return largest && largest->count ? largest : NULL;
 }
 
 /* A disk that stays full costs a file for each one that is recorded. */
@@ -267,18 +272,19 @@ static void log_sacrificed(struct recordings *all)
 
 	if (all->logged_at && now - all->logged_at < LOG_INTERVAL)
 		return;
-	log_warning("%s has no space: its oldest recordings are removed, %llu since the start",
+	log_warning("%s has no space: old recordings are removed, %llu since the start",
 		    all->directory, (unsigned long long)all->statistics.sacrificed);
 	all->logged_at = now;
 }
 
-/* Removes at least BYTES, the oldest files of any domain first. Returns the number of bytes. */
-static uint64_t sacrifice(struct recordings *all, uint64_t bytes)
+/* Removes at least BYTES if possible. Returns the number of bytes. */
+static uint64_t sacrifice(struct recordings *all, const struct recorded_domain *writer,
+			  uint64_t bytes)
 {
 	uint64_t freed = 0;
 	struct recorded_domain *domain;
 
-	while (freed < bytes && (domain = with_oldest(all, first_file))) {
+	while (freed < bytes && (domain = largest_domain(all, writer))) {
 		freed += recorded_file_at(domain, 0)->size;
 		remove_oldest(all, domain, &all->statistics.sacrificed);
 	}
@@ -300,20 +306,21 @@ uint64_t recordings_missing(struct recordings *all, uint64_t size)
 	return wanted > have ? wanted - have : 0;
 }
 
-int recordings_make_room(struct recordings *all, uint64_t size, bool full)
+int recordings_make_room(struct recordings *all, const struct recorded_domain *writer,
+			 uint64_t size, bool full)
 {
 	uint64_t wanted = full ? size : recordings_missing(all, size), freed;
 
 	if (!wanted)
 		return 0;
-	freed = sacrifice(all, wanted);
+	freed = sacrifice(all, writer, wanted);
 	all->freed += freed;
 	all->freed_at = clock_ms(CLOCK_MONOTONIC);
 	if (full ? freed > 0 : freed >= wanted)
 		return 0;
 	return error_set(
 		-ENOSPC,
-		"%s has no space, and there are no older recordings to remove; %llu MiB are reserved for others",
+		"%s has no space, and no recordings may be removed for it; %llu MiB are reserved for others",
 		all->directory, (unsigned long long)all->options.reserve >> 20);
 }
 
@@ -356,13 +363,25 @@ static void describe_file(const struct recordings *all, const struct recorded_do
 	snprintf(file->domain, sizeof(file->domain), "%s", domain->name);
 }
 
+/* The domain whose first waiting file is the oldest; NULL: there is none. */
+static const struct recorded_domain *with_oldest_new(const struct recordings *all)
+{
+	const struct recorded_domain *oldest = NULL;
+
+	for (const struct recorded_domain *domain = all->domains; domain; domain = domain->next)
+		if (first_new(domain) &&
+		    (!oldest || first_new(domain)->time < first_new(oldest)->time))
+			oldest = domain;
+	return oldest;
+}
+
 bool recordings_next(struct recordings *all, struct recordings_file *file)
 {
 	const struct recorded_domain *domain;
 	eventfd_t ignored;
 
 	pthread_mutex_lock(&all->lock);
-	domain = with_oldest(all, first_new);
+	domain = with_oldest_new(all);
 	if (domain)
 		describe_file(all, domain, file);
 	else

@@ -31,6 +31,7 @@ struct recorded_domain {
 	size_t first, count, room;
 	uint64_t bytes;   /* of all files */
 	uint64_t symbols; /* bytes of its symbols, when they were counted last */
+	uint64_t partial; /* bytes of the file that is being written */
 	uint64_t latest;  /* time of its latest file, complete or not */
 	bool recorded;    /* now */
 };
@@ -71,11 +72,14 @@ void recordings_keep_limits(struct recordings *all, struct recorded_domain *doma
 uint64_t recordings_missing(struct recordings *all, uint64_t size);
 
 /*
- * Removes the oldest files of any domain until there is space for SIZE bytes besides the reserve;
- * with FULL until SIZE bytes are removed, whatever space the file system reports. -ENOSPC with the
- * message.
+ * Removes files until there is space for SIZE bytes of WRITER besides the reserve; with FULL until
+ * SIZE bytes are removed, whatever space the file system reports. The oldest file of the domain
+ * that uses the most space goes first, so that no domain grows at the cost of smaller ones. -ENOSPC
+ * with the message, also if WRITER itself uses the most space and has no complete file. WRITER may
+ * be NULL.
  */
-int recordings_make_room(struct recordings *all, uint64_t size, bool full);
+int recordings_make_room(struct recordings *all, const struct recorded_domain *writer,
+			 uint64_t size, bool full);
 
 /* Adds the files in the directory. -ENOMEM, the errors of reading it and of rename(2). */
 int recordings_take_over(struct recordings *all);

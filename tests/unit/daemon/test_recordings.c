@@ -552,19 +552,50 @@ static void fill_disk(struct fixture *fixture)
 	MUST(count_files(recording_directory(other), ".perf.data") > 0);
 	MUST(count_files(recording_directory(one), ".partial") == 0);
 
-	/* One that is larger than the disk: all others go, then it itself, and the next one is
-	 * whole again.
-	 */
+	/* One that is larger than the disk: all others of its domain go, then it itself, and the
+	 * next one is whole again. */
 	MUST(write_recording(one, 8 * MIB) == -ENOSPC);
 	MUST(statistics(fixture).dropped == 1);
-	MUST(statistics(fixture).files == 0);
+	MUST(count_files(recording_directory(one), ".perf.data") == 0);
+	MUST(count_files(recording_directory(other), ".perf.data") > 0);
 	MUST(count_files(recording_directory(one), ".partial") == 0);
 	MUST(!write_recording(one, MIB));
 }
 
-TEST(recordings, the_oldest_of_any_domain_are_removed_when_the_disk_is_full)
+TEST(recordings, the_oldest_are_removed_when_the_disk_is_full)
 {
 	on_small_disk(fill_disk);
+}
+
+static void grow(struct fixture *fixture)
+{
+	struct recording *small, *hog, *newcomer;
+
+	open_all(fixture);
+	small = add(fixture, "small");
+	for (unsigned int i = 0; i < 4; i++)
+		MUST(!write_recording(small, MIB / 8)); /* the oldest of all */
+	hog = add(fixture, "hog");
+	for (unsigned int i = 0; i < 20; i++)
+		MUST(!write_recording(hog, MIB / 2));
+	MUST(statistics(fixture).sacrificed >= 13);
+	MUST(count_files(recording_directory(small), ".perf.data") == 4);
+	MUST(write_recording(hog, 8 * MIB) == -ENOSPC);
+	MUST(count_files(recording_directory(small), ".perf.data") == 4);
+
+	/* The domain that uses the most space makes room for one that uses little. */
+	for (unsigned int i = 0; i < 20; i++)
+		MUST(!write_recording(hog, MIB / 2));
+	newcomer = add(fixture, "newcomer");
+	for (unsigned int i = 0; i < 3; i++)
+		MUST(!write_recording(newcomer, MIB / 4));
+	MUST(count_files(recording_directory(newcomer), ".perf.data") == 3);
+	MUST(count_files(recording_directory(small), ".perf.data") == 4);
+}
+
+TEST(recordings, of_a_domain_that_grows_do_not_replace_those_of_others)
+{
+	on_small_disk(grow);
 }
 
 static void keep_reserve(struct fixture *fixture)
