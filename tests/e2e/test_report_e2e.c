@@ -387,10 +387,14 @@ TEST(export, without_options_writes_a_flame_graph_of_perf_data)
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	text = command_output(NULL,
 			      "kvmscope=$PWD/build/kvmscope; cd %s; "
-			      "$kvmscope export 2>&1; grep -c '<html' flame.html",
+			      "$kvmscope export 2>&1; grep -c '<html' flame.html; "
+			      "echo mine > flame.html; $kvmscope export 2>&1; "
+			      "grep -c '<html' flame.html; cat flame.html.old",
 			      fixture.home);
 	CHECK(strstr(text, "writing flame.html"));
 	CHECK(strstr(text, "\n1\n"));
+	CHECK(strstr(text, "the existing file is now "));
+	CHECK(strstr(text, "flame.html.old\n1\nmine\n"));
 	free(text);
 	named_guest_end(&fixture);
 }
@@ -467,13 +471,13 @@ TEST(report, limits_rows_to_the_terminal_height)
 #undef REPORT
 }
 
-/* What report prints on a terminal with COLUMNS, without sentences; to be freed. */
+/* What report prints on a terminal with COLUMNS, to be freed. */
 static char *text_on_terminal(const struct named_guest *fixture, int columns)
 {
 	return command_output(
 		NULL,
 		"TERM=dumb script -qec 'stty cols %d; build/kvmscope report --no-pager -i %s -g' "
-		"/dev/null | tr -d '\\r' | grep -Ev '^# (Event|Trees|Samples|Lost)'",
+		"/dev/null | tr -d '\\r'",
 		columns, fixture->path);
 }
 
@@ -504,6 +508,11 @@ TEST(report, limits_lines_to_the_terminal_width)
 	CHECK(strstr(narrow, "Function") && strstr(narrow, "Image") && strstr(narrow, "..\n"));
 	if (longest_line(narrow) > 42)
 		FAIL_TEST("wider than 42 columns:\n%s", narrow);
+	free(narrow);
+	/* Comments are wrapped, no word is lost. */
+	narrow = text_on_terminal(&fixture, 24);
+	if (!strstr(narrow, "# Guest    Linux\n#   6.1.0-test x86_64,\n#   guest\n"))
+		FAIL_TEST("on 24 columns:\n%s", narrow);
 	free(wide);
 	free(narrow);
 	named_guest_end(&fixture);

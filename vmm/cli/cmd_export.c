@@ -32,6 +32,7 @@ struct arguments {
 	enum format format;
 	enum folded_group by;
 	const char *output; /* NULL: standard output */
+	bool keeps_old;     /* an existing output gets another name */
 };
 
 static const char summary[] =
@@ -104,6 +105,7 @@ static int check(void *target)
 	if (arguments->format == FORMAT_NONE && !arguments->output) {
 		arguments->format = FORMAT_HTML;
 		arguments->output = "flame.html";
+		arguments->keeps_old = true;
 		log_info("writing flame.html; --format and -o choose another form and file");
 	}
 	if (arguments->format == FORMAT_NONE)
@@ -207,6 +209,21 @@ static void remove_partial_on_signals(void)
 			sigaction(signals[i], &end, NULL);
 }
 
+/* As perf record does with perf.data. */
+static int keep_old(const struct arguments *arguments, const char *path)
+{
+	char old[PATH_MAX];
+
+	if (!arguments->keeps_old || access(path, F_OK))
+		return 0;
+	if (snprintf(old, sizeof(old), "%s.old", path) >= (int)sizeof(old))
+		return cannot_write(arguments, ENAMETOOLONG);
+	if (rename(path, old))
+		return cannot_write(arguments, errno);
+	log_info("the existing file is now %s", old);
+	return 0;
+}
+
 /* Writes another file and renames it, so that an existing file is replaced as a whole or not at
  * all.
  */
@@ -221,6 +238,8 @@ static int replace_file(const struct arguments *arguments, const char *path)
 	if (unlink(partial) && errno != ENOENT)
 		return cannot_write(arguments, errno);
 	error = write_file(arguments, partial, "wxe");
+	if (!error)
+		error = keep_old(arguments, path);
 	if (!error && rename(partial, path))
 		error = cannot_write(arguments, errno);
 	if (error)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -214,7 +215,7 @@ static void print_losses(const struct profile *profile, FILE *to)
 		fprintf(to, "# No kernel symbols: %s\n", profile_note(profile));
 }
 
-int report_print_text(struct report *const *reports, size_t count, FILE *to, bool color)
+static int print_all(struct report *const *reports, size_t count, FILE *to, bool color)
 {
 	const struct profile *profile = reports[0]->profile;
 	int error = 0;
@@ -225,9 +226,57 @@ int report_print_text(struct report *const *reports, size_t count, FILE *to, boo
 			fputc('\n', to);
 		error = print_report(reports[i], to, color);
 	}
+	if (!error)
+		print_losses(profile, to);
+	return error;
+}
+
+/* Comments continue in further lines where they are wider than the terminal. Rows fit it. */
+static void print_wrapped(const char *line, size_t columns, FILE *to)
+{
+	const char *indent = "";
+	size_t room = columns, cut;
+
+	while (*line == '#' || *indent) {
+		for (cut = strlen(line) > room ? room : 0; cut && line[cut] != ' ';)
+			cut--;
+		if (cut < 2)
+			break;
+		fprintf(to, "%s%.*s\n", indent, (int)cut, line);
+		line += cut + 1;
+		indent = "#   ";
+		room = columns - strlen(indent);
+	}
+	fprintf(to, "%s%s\n", indent, line);
+}
+
+static int print_narrow(struct report *const *reports, size_t count, FILE *to, bool color)
+{
+	char *text = NULL, *rest, *line;
+	size_t size;
+	FILE *all = open_memstream(&text, &size);
+	int error;
+
+	if (!all)
+		return error_set(-ENOMEM, "no memory for the report");
+	error = print_all(reports, count, all, color);
+	if (fclose(all) && !error)
+		error = error_set(-ENOMEM, "no memory for the report");
+	for (rest = text; !error && *rest && (line = strsep(&rest, "\n"));)
+		print_wrapped(line, reports[0]->options.columns, to);
+	free(text);
+	return error;
+}
+
+int report_print_text(struct report *const *reports, size_t count, FILE *to, bool color)
+{
+	enum { NARROWEST = 20 };
+	int error = reports[0]->options.columns < NARROWEST
+			    ? print_all(reports, count, to, color)
+			    : print_narrow(reports, count, to, color);
+
 	if (error)
 		return error;
-	print_losses(profile, to);
 	if (fflush(to) || ferror(to))
 		return error_set(errno == EPIPE ? -EPIPE : -EIO, "cannot write the report: %s",
 				 strerror(errno));
