@@ -315,7 +315,8 @@ static void print_truth(void)
 			 sides[k]);
 		bench_print(what, 100 * truth.overlap[k], "%");
 	}
-	if (fabs(truth.known - 1) > 1e-6)
+	/* A short run may have no sample of the rarest paths. */
+	if (bench_size(true, false) && fabs(truth.known - 1) > 1e-6)
 		bench_fail("stacks: user space", "not all 24 paths have samples");
 }
 
