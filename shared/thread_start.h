@@ -3,20 +3,16 @@
 #define KVMSCOPE_SHARED_THREAD_START_H
 
 #include <pthread.h>
-#include <signal.h>
 
-/* Starts RUN(CONTEXT) in a thread with all signals blocked: they are for the main thread and, where
- * vcpu_run() unblocks them, for the vCPUs. Returns 0 or the negative error of pthread_create(3). */
-static inline int thread_start(pthread_t *thread, void *(*run)(void *), void *context)
-{
-	sigset_t all, before;
-	int error;
+/*
+ * Starts RUN(CONTEXT) in a thread called NAME (at most 15 characters; copied), as top and perf show
+ * it. All its signals are blocked: they are for the main thread and, where vcpu_run() unblocks
+ * them, for the vCPUs. SIGSYS, which seccomp sends to a thread, is not blocked.
+ * Any thread. Returns 0, -ENOMEM or the negative error of pthread_create(3).
+ */
+int thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *context);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = -pthread_create(thread, NULL, run, context);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error;
-}
+/* Each thread that is started after this call runs CALL(NAME) first. Main thread. */
+void thread_start_with(void (*call)(const char *name));
 
 #endif

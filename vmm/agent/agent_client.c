@@ -239,7 +239,6 @@ static void *serve(void *argument)
 		{ .fd = agent->stop_fd, .events = POLLIN },
 	};
 
-	pthread_setname_np(pthread_self(), "agent");
 	agent_begin_session(agent, agent_now());
 	while (!(fds[1].revents & POLLIN)) {
 		send_due(agent);
@@ -303,7 +302,7 @@ int agent_start(struct agent **result, const struct agent_options *options)
 	agent->tsc_usable = options->tsc_known;
 	pthread_mutex_init(&agent->lock, NULL);
 	agent->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	error = agent->stop_fd < 0 ? -errno : thread_start(&agent->thread, serve, agent);
+	error = agent->stop_fd < 0 ? -errno : thread_start(&agent->thread, "agent", serve, agent);
 	if (error) {
 		destroy(agent);
 		return error_set(error, "cannot start the guest agent's thread: %s",

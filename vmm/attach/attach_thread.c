@@ -426,7 +426,6 @@ void *attach_run(void *context)
 	struct attach *attach = context;
 	bool running, found = true;
 
-	pthread_setname_np(pthread_self(), "attach");
 	attach->last_scan = attach_now();
 	attach->next_scan = attach->last_scan + scan_interval(attach);
 	do {

@@ -340,7 +340,7 @@ int attach_start(struct attach *attach)
 	if (error && !attach_process_exited(error) && !vmm_process_ended(attach->process))
 		return error;
 	thread_check_release(&attach->owner);
-	error = thread_start(&attach->thread, attach_run, attach);
+	error = thread_start(&attach->thread, "attach", attach_run, attach);
 	if (error)
 		return error_set(error, "cannot start the attach thread: %s", strerror(-error));
 	attach->started = true;

@@ -385,7 +385,6 @@ static void *run(void *context)
 	struct qmp_reader *reader = context;
 	int error;
 
-	pthread_setname_np(pthread_self(), "monitor");
 	error = open_monitor(reader);
 	if (!error)
 		error = drop_rights(reader);
@@ -428,7 +427,7 @@ static int start_thread(struct qmp_reader *reader)
 	int error;
 
 	reader->ended = false; /* the thread may set it immediately */
-	error = thread_start(&thread, run, reader);
+	error = thread_start(&thread, "monitor", run, reader);
 	if (error)
 		reader->ended = true;
 	else

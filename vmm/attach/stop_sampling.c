@@ -349,7 +349,6 @@ static void prepare(const struct stopper *stopper)
 	 * inspect. */
 	const struct rights_file file = { .path = descriptors, .mode = R_OK };
 
-	pthread_setname_np(pthread_self(), "stops");
 	raise_priority();
 	/* Without the priority: this thread inherits its creator's timer slack. */
 	prctl(PR_SET_TIMERSLACK, 1);
@@ -424,7 +423,7 @@ static int start_stopper(struct stop_sampler *sampler)
 	if (!stopper)
 		return error_set(-ENOMEM, "no memory for sampling vCPUs");
 	stopper->sampler = sampler;
-	error = thread_start(&stopper->thread, run, stopper);
+	error = thread_start(&stopper->thread, "stops", run, stopper);
 	if (error) {
 		free(stopper);
 		return error_set(error, "cannot start the thread that stops vCPUs: %s",

@@ -239,7 +239,6 @@ static void *run_control(void *argument)
 	struct control *control = argument;
 	struct pollfd events[2 + CONTROL_CLIENTS_MAX];
 
-	pthread_setname_np(pthread_self(), "control");
 	for (;;) {
 		wait_for_events(control, events);
 		if (events[0].revents)
@@ -261,7 +260,7 @@ int control_start(struct control *control, int listener)
 	control->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (control->stop_fd < 0)
 		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
-	error = thread_start(&control->thread, run_control, control);
+	error = thread_start(&control->thread, "control", run_control, control);
 	control->started = !error;
 	return error ? error_set(error, "cannot start the control thread: %s", strerror(-error))
 		     : 0;

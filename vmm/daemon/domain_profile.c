@@ -350,7 +350,6 @@ static void *run(void *context)
 	struct domain_profile *domain = context;
 	int pause = RETRY_MIN;
 
-	pthread_setname_np(pthread_self(), "domain");
 	while (!atomic_load(&domain->stop) && process_runs(domain)) {
 		int error = run_session(domain);
 
@@ -372,7 +371,7 @@ static int start(struct domain_profile *domain)
 	domain->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (domain->stop_fd < 0)
 		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
-	error = thread_start(&domain->thread, run, domain);
+	error = thread_start(&domain->thread, "domain", run, domain);
 	domain->started = !error;
 	return error ? error_set(error, "cannot start a domain's thread: %s", strerror(-error)) : 0;
 }

@@ -218,7 +218,6 @@ static void *serve(void *argument)
 	struct metrics_server *server = argument;
 	struct pollfd stop = { .fd = server->stop_fd, .events = POLLIN };
 
-	pthread_setname_np(pthread_self(), "metrics");
 	while (!poll(&stop, 1, 0)) {
 		wait_for_clients(server, drop_late(server));
 		MHD_run(server->daemon);
@@ -262,7 +261,8 @@ static int start_thread(struct metrics_server *server)
 	int error;
 
 	server->stop_fd = eventfd(0, EFD_CLOEXEC);
-	error = server->stop_fd < 0 ? -errno : thread_start(&server->thread, serve, server);
+	error = server->stop_fd < 0 ? -errno
+				    : thread_start(&server->thread, "metrics", serve, server);
 	server->started = !error;
 	return error ? error_set(error, "cannot start the metrics thread: %s", strerror(-error))
 		     : 0;

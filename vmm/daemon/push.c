@@ -330,7 +330,6 @@ static void *run(void *argument)
 {
 	struct push *push = argument;
 
-	pthread_setname_np(pthread_self(), "push");
 	while (!atomic_load(&push->stop)) {
 		convert_next(push);
 		send_next(push);
@@ -341,7 +340,7 @@ static void *run(void *argument)
 
 static int start_thread(struct push *push)
 {
-	int error = thread_start(&push->thread, run, push);
+	int error = thread_start(&push->thread, "push", run, push);
 
 	push->started = !error;
 	return error ? error_set(error, "cannot start the push thread: %s", strerror(-error)) : 0;

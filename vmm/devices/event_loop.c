@@ -106,12 +106,11 @@ static void *run_loop(void *argument)
 
 static int start_thread(struct event_loop *loop)
 {
-	int error = thread_start(&loop->thread, run_loop, loop);
+	int error = thread_start(&loop->thread, "devices", run_loop, loop);
 
 	if (error)
 		return error_set(error, "cannot start the devices' thread: %s", strerror(-error));
 	loop->thread_started = true;
-	pthread_setname_np(loop->thread, "devices");
 	return 0;
 }
 

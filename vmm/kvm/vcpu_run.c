@@ -54,7 +54,7 @@ void vcpu_install_signals(void)
 /* All signals but the kicks and the synchronous faults. */
 static void signal_mask(sigset_t *mask)
 {
-	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS };
 
 	sigfillset(mask);
 	sigdelset(mask, VCPU_KICK_SIGNAL);

@@ -69,10 +69,7 @@ static void *run_vcpu_thread(void *argument)
 	struct machine *machine = self->machine;
 	enum vcpu_end end;
 	bool is_error;
-	char name[16];
 
-	snprintf(name, sizeof(name), "vCPU %u", self->vcpu->index);
-	pthread_setname_np(pthread_self(), name); /* visible in top and perf on the host */
 	if (machine->hooks.vcpu_start)
 		machine->hooks.vcpu_start(machine->hooks.context, self->vcpu);
 	end = vcpu_run(self->vcpu);
@@ -331,10 +328,12 @@ static int start_threads(struct machine *machine)
 {
 	for (unsigned int i = 0; i < machine->vm.vcpu_count; i++) {
 		struct vcpu_thread *thread = &machine->threads[i];
+		char name[16];
 		int error;
 
 		*thread = (struct vcpu_thread){ .machine = machine, .vcpu = machine->vm.vcpus[i] };
-		error = thread_start(&thread->thread, run_vcpu_thread, thread);
+		snprintf(name, sizeof(name), "vCPU %u", i);
+		error = thread_start(&thread->thread, name, run_vcpu_thread, thread);
 		if (error)
 			return error_set(error, "cannot start the thread of vCPU %u: %s", i,
 					 strerror(-error));

@@ -347,7 +347,6 @@ static void *collect(void *argument)
 	struct collector_statistics counts = { 0 };
 
 	THREAD_CHECK(&collector->owner);
-	pthread_setname_np(pthread_self(), "collector");
 	while (!atomic_load(&collector->stop)) {
 		wait_for_samples(collector);
 		drain(collector);
@@ -448,7 +447,7 @@ static int start_thread(struct collector *collector)
 	thread_check_release(&collector->owner);
 	thread_check_release(&collector->kernel.thread);
 	/* SIGPIPE and SIGXFSZ are blocked too: writes return errors instead. */
-	error = thread_start(&collector->thread, collect, collector);
+	error = thread_start(&collector->thread, "collector", collect, collector);
 
 	return error ? error_set(error, "cannot start the collector's thread: %s", strerror(-error))
 		     : 0;

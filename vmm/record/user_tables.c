@@ -54,7 +54,6 @@ static void *run_job(void *context)
 {
 	struct table_job *job = context;
 
-	pthread_setname_np(pthread_self(), "unwind table");
 	job->error = cfi_image_make(&job->table, job->image);
 	atomic_store_explicit(&job->done, true, memory_order_release);
 	return NULL;
@@ -69,7 +68,7 @@ static int start_job(struct table_job **result, struct cfi_image *image)
 	if (!job)
 		return -ENOMEM;
 	job->image = image;
-	error = thread_start(&job->thread, run_job, job);
+	error = thread_start(&job->thread, "unwind table", run_job, job);
 	if (error) {
 		free(job);
 		return error;

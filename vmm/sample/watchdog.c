@@ -154,7 +154,6 @@ static void *run_watchdog(void *argument)
 	struct watchdog *watchdog = argument;
 	struct pollfd stop = { .fd = watchdog->stop_fd, .events = POLLIN };
 
-	pthread_setname_np(pthread_self(), "watchdog");
 	while (poll(&stop, 1, poll_interval(watchdog)) <= 0)
 		poll_vcpus(watchdog);
 	return NULL;
@@ -181,7 +180,7 @@ static int start_thread(struct watchdog *watchdog)
 	watchdog->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (watchdog->stop_fd < 0)
 		return error_set(-errno, "cannot create an eventfd: %m");
-	error = thread_start(&watchdog->thread, run_watchdog, watchdog);
+	error = thread_start(&watchdog->thread, "watchdog", run_watchdog, watchdog);
 	watchdog->started = !error;
 	return error ? error_set(error, "cannot start the watchdog's thread: %s", strerror(-error))
 		     : 0;
