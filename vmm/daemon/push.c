@@ -134,7 +134,8 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 		       const atomic_bool *stop)
 {
 	const struct profile_options options = { .input = file->path,
-						 .sources.buildid_dir = file->symbols,
+						 .sources = { .buildid_dir = file->symbols,
+							      .cache_only = true },
 						 .vcpu = -1,
 						 .cancel = stop,
 						 .cpu_limit = LOAD_LIMIT };

@@ -142,7 +142,8 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 	else if (symbol_paths_cached(path, options->sources.buildid_dir, kernel_build_id(kernel),
 				     "kallsyms"))
 		kernel->symbols = load_kallsyms(path);
-	else if (symbol_paths_is_running_kernel(kernel_build_id(kernel)))
+	else if (!options->sources.cache_only &&
+		 symbol_paths_is_running_kernel(kernel_build_id(kernel)))
 		kernel->symbols = load_kallsyms("/proc/kallsyms");
 	kernel->has_modules = kernel->symbols;
 	for (size_t i = 0; !kernel->symbols; i++) {

@@ -77,6 +77,8 @@ bool symbol_paths_debug(size_t index, char *path, const struct symbol_sources *s
 {
 	if (!sources->symfs)
 		index++;
+	if (index && sources->cache_only)
+		index++;
 	switch (index) {
 	case 0:
 		return symbol_paths_installed_debug(path, sources->symfs, build_id);
@@ -119,7 +121,8 @@ bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sou
 		return cached_path(path, sources->buildid_dir, build_id,
 				   strcmp(recorded, "[vdso]") ? "elf" : "vdso");
 	case 2:
-		return snprintf(path, SYMBOL_PATH_MAX, "%s", recorded) < SYMBOL_PATH_MAX;
+		return !sources->cache_only &&
+		       snprintf(path, SYMBOL_PATH_MAX, "%s", recorded) < SYMBOL_PATH_MAX;
 	default:
 		return false;
 	}
@@ -137,6 +140,8 @@ bool symbol_paths_vmlinux(size_t index, char *path, const struct symbol_sources 
 
 	if (index == 0)
 		return cached_path(path, sources->buildid_dir, build_id, "elf");
+	if (sources->cache_only)
+		return false;
 	if (index == 1)
 		return symbol_paths_installed_debug(path, "", build_id);
 	if (index - 2 >= sizeof(forms) / sizeof(forms[0]) || uname(&name))

@@ -15,6 +15,7 @@ struct symbol_sources {
 	const char *buildid_dir;       /* NULL: perf's default, $HOME/.debug or its configuration */
 	const char *symfs;             /* directory with a copy of the guest's files; NULL */
 	struct debuginfod *debuginfod; /* servers for files that are missing here; NULL */
+	bool cache_only; /* no other files of this machine, whose paths a guest may name */
 };
 
 #define SYMBOL_PATH_MAX  4096

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,6 +23,8 @@
 #include "vmm/daemon/push.h"
 #include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
+#include "vmm/perf_data/perf_data_writer.h"
+#include "vmm/report/profile_stacks.h"
 
 #define WAIT_MS 60000
 #define VCPUS   2 /* in the small recording */
@@ -517,6 +520,88 @@ TEST(push, recordings_wait_while_the_spool_cannot_be_written)
 	push_stop(fixture.push);
 	fixture.push = NULL;
 	CHECK(!recordings_next(fixture.recordings, &file));
+	tear_down(&fixture);
+}
+
+#define CACHED ".build-id/11/11111111111111111111111111111111111111"
+
+/* One sample in a program that the guest maps by the name IMAGE. */
+static void write_recording(const char *path, const char *image)
+{
+	static const uint8_t build_id[20] = { [0 ... 19] = 0x11 };
+	const struct perf_data_options options = {
+		.path = path, .frequency = 99, .callchains = true, .vcpus = 1
+	};
+	const struct perf_data_mapping mapping = { .pid = 7,
+						   .tid = 7,
+						   .start = 0x400000,
+						   .size = 0x1000,
+						   .name = image,
+						   .build_id = build_id,
+						   .build_id_size = sizeof(build_id) };
+	struct sample *sample = calloc(1, sample_size(1));
+	struct perf_data_writer *writer;
+
+	REQUIRE(sample);
+	sample->time = 1000;
+	sample->period = 1;
+	sample->pid = sample->tid = 7;
+	sample->cpl = 3;
+	sample->user_depth = 1;
+	sample->rip = sample->callchain[0] = 0x400010;
+	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
+	CHECK_EQUAL(perf_data_writer_mapping(writer, &mapping), 0);
+	CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
+	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	free(sample);
+}
+
+static bool was_opened(int inotify)
+{
+	char events[4096];
+
+	return read(inotify, events, sizeof(events)) > 0;
+}
+
+/* A guest may name any path of the host. */
+TEST(push, opens_no_file_that_a_guest_named)
+{
+	struct recordings_file file = { .domain = "web" };
+	struct profile_options options = { .input = file.path, .vcpu = -1 };
+	char image[128], cached[3 * PATH_MAX];
+	struct push_spool *spool;
+	struct profile *profile;
+	struct fixture fixture;
+	int inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+	set_up(&fixture);
+	snprintf(image, sizeof(image), "%s/image", fixture.directory);
+	snprintf(file.path, sizeof(file.path), "%s/perf.data", fixture.directory);
+	snprintf(file.symbols, sizeof(file.symbols), "%s/names", fixture.directory);
+	snprintf(cached, sizeof(cached), "mkdir -p %s/" CACHED " && touch %s/" CACHED "/elf %s",
+		 file.symbols, file.symbols, image);
+	CHECK_EQUAL(system(cached), 0);
+	write_recording(file.path, image);
+	CHECK(inotify_add_watch(inotify, image, IN_OPEN) >= 0);
+	REQUIRE_EQUAL(push_spool_open(&spool, fixture.spool, 1 << 20), 0);
+	CHECK_EQUAL(push_profile_spool(spool, &file, NULL), 0);
+	CHECK(!was_opened(inotify));
+	push_spool_close(spool);
+
+	/* A report reads it. */
+	options.sources.buildid_dir = file.symbols;
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	CHECK(was_opened(inotify));
+	profile_free(profile);
+	/* The cache is read. */
+	snprintf(cached, sizeof(cached), "%s/" CACHED "/elf", file.symbols);
+	CHECK(inotify_add_watch(inotify, cached, IN_OPEN) >= 0);
+	REQUIRE_EQUAL(push_spool_open(&spool, fixture.spool, 1 << 20), 0);
+	CHECK_EQUAL(push_profile_spool(spool, &file, NULL), 0);
+	CHECK(was_opened(inotify));
+	push_spool_close(spool);
+	close(inotify);
 	tear_down(&fixture);
 }
 
