@@ -19,7 +19,7 @@ _kvmscope_words() {
 _kvmscope_values() {
 	case $1 in
 	--backend) _kvmscope_words auto bpf perf ptrace qmp ;;
-	--domain) virsh -q list --name 2> /dev/null ;;
+	--domain) _kvmscope_running_domains ;;
 	--connect) _kvmscope_words qemu:///system qemu:///session ;;
 	--pmu) _kvmscope_words auto kernel emulated off ;;
 	--protocol) _kvmscope_words auto bzimage pvh elf64 multiboot ;;
@@ -40,6 +40,14 @@ _kvmscope_values() {
 	--after) _kvmscope_words 500ms 1s 5s ;;
 	*) return 1 ;;
 	esac
+}
+
+# Of the libvirt that --connect names. Bash splits its URI at ':'.
+_kvmscope_running_domains() {
+	local line="${COMP_WORDS[*]}"
+	line=${line// : /:}
+	[[ ${line// = /=} =~ --connect[=\ ]([^ ]+) ]]
+	virsh -q ${BASH_REMATCH[1]:+-c "${BASH_REMATCH[1]}"} list --name 2> /dev/null
 }
 
 # Appends each of the keys to those that the word has already.

@@ -95,6 +95,23 @@ TEST(help, completion_offers_commands_options_and_values)
 	free(offered);
 }
 
+/* Of the libvirt that --connect names; Bash splits words at ':' and '='. */
+TEST(help, completion_offers_running_domains)
+{
+	char *offered = command_output(
+		NULL, "bash -c 'virsh() { echo web; echo \"web two\"; }; "
+		      ". docs/completion/kvmscope.bash; complete() { "
+		      "COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _kvmscope; "
+		      "echo \"${COMPREPLY[*]}\"; }; complete kvmscope attach --domain w; "
+		      "_kvmscope_print kvmscope stat --domain=w; "
+		      "virsh() { [ \"$*\" = \"-q -c qemu:///system list --name\" ] && echo db; }; "
+		      "complete kvmscope attach --connect qemu : ///system --domain d; "
+		      "complete kvmscope stat --connect = qemu : ///system --domain = d'");
+
+	CHECK_STRING(offered, "web web\\ two\n--domain=web\n--domain=web two\ndb\ndb\n");
+	free(offered);
+}
+
 /* If the shell is not installed, that is reported and its part is skipped. */
 static void check_syntax(const char *shell, const char *file)
 {
