@@ -33,6 +33,7 @@ _kvmscope_values() {
 	--format | -f) _kvmscope_words folded html pprof script sysroot ;;
 	--by) _kvmscope_words cgroup container ;;
 	--event | -e) [ "${COMP_WORDS[1]}" = run ] && _kvmscope_words cpu-clock ;;
+	--time) [[ ${COMP_WORDS[1]} == @(attach|stat) ]] && return 1; _kvmscope_words 10%/1 0%-50% ;;
 	--sort | -s) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
 	--pid | -p) [[ ${COMP_WORDS[1]} == @(attach|stat) ]] && _kvmscope_vms || _kvmscope_runs 1 ;;
 	--stack-time) _kvmscope_words 64us 200us 1ms 0us ;;

@@ -110,6 +110,54 @@ TEST(report, writes_samples_as_perf_script_does)
 	named_guest_end(&fixture);
 }
 
+TEST(report, selects_times_as_perf_does)
+{
+	static const char *const times[] = {
+		"10%%/2", "0%%-10%%,55%%-70%%", "99%%-100%%", "%s,", ",%s",
+		"%s,%s",  "%s,%s 1000,2000"
+	};
+	struct named_guest fixture;
+	char *middle, *later;
+
+	if (!have_perf())
+		SKIP("perf is not installed");
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	middle = command_output(NULL,
+				"perf script --ns -F time -i %s 2>/dev/null | "
+				"sed -n '1000{s/[: ]//g;p}' | tr -d '\\n'",
+				fixture.path);
+	later = command_output(NULL,
+			       "perf script --ns -F time -i %s 2>/dev/null | "
+			       "sed -n '2000{s/[: ]//g;p}' | tr -d '\\n'",
+			       fixture.path);
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		char time[128];
+
+		snprintf(time, sizeof(time), times[i], middle, later);
+		check_same(time,
+			   command_output(NULL, "build/kvmscope export -f script -i %s --time '%s'",
+					  fixture.path, time),
+			   command_output(NULL, "perf script -i %s --time '%s' 2>/dev/null",
+					  fixture.path, time));
+		check_same(
+			time,
+			command_output(
+				NULL,
+				"build/kvmscope report -i %s --time '%s' "
+				"--sort symbol | grep guest_function | awk '{ print $2, $NF }' | "
+				"tr -d , | sort",
+				fixture.path, time),
+			command_output(
+				NULL,
+				"perf report -i %s --time '%s' --stdio --no-children "
+				"-g none -s sym -F sample,sym 2>/dev/null | grep guest_function | " THEIRS,
+				fixture.path, time));
+	}
+	free(middle);
+	free(later);
+	named_guest_end(&fixture);
+}
+
 #define WITHOUT_STUBS "sed -E 's/ [^ ]*@plt>?\\+0x[0-9a-f]+ / [unknown] /'"
 
 /* A recording by perf of short-lived processes: the same symbols for the same samples. */
@@ -339,6 +387,8 @@ TEST(report, reports_errors)
 	check_failure("report --symfs build/no-such-directory", 2,
 		      "--symfs build/no-such-directory: No such file or directory; it must be");
 	check_failure("report --symfs Makefile", 2, "--symfs Makefile: it must be a directory");
+	check_failure("report --time 5", 2, "--time 5: it must be START,STOP in seconds");
+	check_failure("export --time 10%/11 -f folded", 2, "10%-20% or 10%/2");
 	check_failure("report --json -g", 2, "give only one of --json and -g");
 	check_failure("report --color neverr", 2, "did you mean never?");
 	check_failure("report --sort sybmol", 2, "container; did you mean symbol?");

@@ -38,6 +38,8 @@ static const char summary[] =
 	"      the same by program, its libraries apart\n"
 	"  kvmscope report --sort cgroup\n"
 	"      which service or container of the guest\n"
+	"  kvmscope report --time 10%/2\n"
+	"      the second tenth of the recording\n"
 	"  kvmscope report --event mem:schedule:x\n"
 	"      who executed a watched function\n"
 	"  kvmscope report --json | jq '.events[0].rows[0]'\n"

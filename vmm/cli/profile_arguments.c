@@ -58,6 +58,14 @@ static int set_symfs(void *target, char *path)
 	return 0;
 }
 
+static int set_times(void *target, char *text)
+{
+	struct profile_arguments *arguments = target;
+
+	arguments->options.times = &arguments->times;
+	return time_ranges_parse(&arguments->times, text);
+}
+
 static int open_debuginfod(void *target, char *url)
 {
 	struct profile_arguments *arguments = target;
@@ -72,6 +80,8 @@ static const struct option_row rows[] = {
 	  .letter = 'i' },
 	{ "vcpu", "N", "Only samples of vCPU N, counted from 0", OPTION_NUMBER, AT(vcpu),
 	  .high = INT32_MAX },
+	{ "time", "RANGE", "Only samples at START,STOP (s), 10%-20% or 10%/2", OPTION_PARSE,
+	  .parse = set_times },
 	{ "event", "NAME|N", "Only this event, by name or by number from 0", OPTION_TEXT,
 	  AT(event) },
 	{ "kallsyms", "FILE", "Kernel symbols: a copy of /proc/kallsyms", OPTION_TEXT,
@@ -196,5 +206,7 @@ const char *profile_arguments_why_empty(const struct profile_arguments *argument
 {
 	if (arguments->options.vcpu >= 0)
 		return "no samples of this vCPU; without --vcpu all are shown";
+	if (arguments->options.times)
+		return "no samples at this time; kvmscope export -f script prints the times";
 	return "no samples: the recording was very short, or the guest was idle (see --clock wall of kvmscope run)";
 }

@@ -8,11 +8,13 @@
 
 #include "shared/option_table.h"
 #include "vmm/report/profile_stacks.h"
+#include "vmm/report/time_ranges.h"
 
 struct profile_arguments {
 	struct profile_options options;
-	struct guest_disk *disks[8]; /* the options may point to these two */
+	struct guest_disk *disks[8]; /* the options may point to these three */
 	char names[PATH_MAX];
+	struct time_ranges times;
 	bool ignore_archive; /* read the build-id cache, not the recording's archive */
 };
 

@@ -69,7 +69,8 @@ struct profile_options {
 	struct symbol_sources sources;
 	struct guest_disk *const *disks; /* the guest's, searched for files that are missing here */
 	size_t disk_count;
-	int32_t vcpu;      /* only this one; -1: all */
+	int32_t vcpu;                    /* only this one; -1: all */
+	const struct time_ranges *times; /* only samples of these; NULL: all */
 	const char *event; /* only this one: its name, or its number from 0; NULL: all */
 	bool threads;      /* separate the threads of a process */
 	bool inlined;      /* inlined functions are frames of their own */

@@ -100,6 +100,8 @@ int symbolizer_open(struct symbolizer **opened, const struct profile_options *op
 	if (!symbolizer)
 		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
 	symbolizer->options = *options;
+	if (options->times)
+		symbolizer->times = *options->times;
 	symbolizer->input.fd = -1;
 	symbolizer->started = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	symbolizer->kernels[1].guest = true;
@@ -314,7 +316,8 @@ static int on_sample(void *context, const struct perf_data_sample *sample)
 
 	symbolizer->samples++;
 	if ((symbolizer->chosen >= 0 && sample->event != symbolizer->chosen) ||
-	    (symbolizer->options.vcpu >= 0 && vcpu != (uint32_t)symbolizer->options.vcpu))
+	    (symbolizer->options.vcpu >= 0 && vcpu != (uint32_t)symbolizer->options.vcpu) ||
+	    !time_ranges_have(&symbolizer->times, sample->time))
 		return 0;
 	error = add_frames(symbolizer, sample, &resolved.depth);
 	if (error)
@@ -375,7 +378,9 @@ bool symbolizer_count(const struct symbolizer *symbolizer, size_t number,
 {
 	const struct perf_data_summary *summary = perf_data_reader_summary(symbolizer->reader);
 
-	return !strncmp(summary->version, "kvmscope ", strlen("kvmscope ")) &&
+	/* The count is that of all times. */
+	return !symbolizer->times.count &&
+	       !strncmp(summary->version, "kvmscope ", strlen("kvmscope ")) &&
 	       perf_data_reader_count(symbolizer->reader, number, symbolizer->options.vcpu, count);
 }
 

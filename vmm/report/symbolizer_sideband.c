@@ -219,9 +219,21 @@ static int check_given(struct symbolizer *symbolizer)
 	return profile_kernel_symbols(kernel, options) ? 0 : error_set(-EINVAL, "%s", kernel->note);
 }
 
+static int on_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct symbolizer *symbolizer = context;
+
+	if (sample->time && (!symbolizer->first_time || sample->time < symbolizer->first_time))
+		symbolizer->first_time = sample->time;
+	if (sample->time > symbolizer->last_time)
+		symbolizer->last_time = sample->time;
+	return 0;
+}
+
 int symbolizer_read_sideband(struct symbolizer *symbolizer)
 {
 	const struct perf_data_events events = {
+		.sample = symbolizer->times.parts ? on_sample : NULL,
 		.mapping = on_mapping,
 		.comm = on_comm,
 		.exec = on_exec,
@@ -243,6 +255,7 @@ int symbolizer_read_sideband(struct symbolizer *symbolizer)
 		error = perf_data_reader_run(symbolizer->reader, &events);
 	if (error)
 		return error;
+	time_ranges_resolve(&symbolizer->times, symbolizer->first_time, symbolizer->last_time);
 	if (profile_timeline_finish(symbolizer->timeline))
 		return symbolizer_out_of_memory(symbolizer);
 	return check_given(symbolizer);

@@ -21,6 +21,7 @@
 #include "vmm/report/profile_stacks.h"
 #include "vmm/report/profile_timeline.h"
 #include "vmm/report/symbolizer.h"
+#include "vmm/report/time_ranges.h"
 
 /* perf's default; longer call chains lose their outermost frames. */
 #define PROFILE_DEPTH_MAX 1024
@@ -52,6 +53,8 @@ struct symbolizer {
 	uint64_t started;                 /* CPU time of the thread, ns */
 	uint64_t checks;                  /* of the limits */
 	uint64_t lost, samples;           /* samples: read so far, selected or not */
+	struct time_ranges times;         /* the selected ones; none: all */
+	uint64_t first_time, last_time;   /* of all samples, if TIMES are percentages */
 	int (*each)(void *context, const struct symbolized_sample *sample);
 	void *each_context;
 	struct symbolized_frame stack[PROFILE_DEPTH_MAX];
