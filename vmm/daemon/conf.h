@@ -38,7 +38,7 @@ struct conf {
 	uint64_t recordings_age;     /* s; 0: no limit */
 	uint64_t recordings_rotate;  /* s that one file covers */
 	uint64_t recordings_reserve; /* bytes of the file system that stay free */
-	char *metrics;               /* ADDRESS:PORT to listen at; NULL: none */
+	char *metrics;               /* ADDRESS:PORT or path to listen at; NULL: none */
 	char *push;                  /* URL to push to; NULL: none */
 	char *push_headers;          /* file with headers for it; NULL */
 	char *push_ca;               /* file with trusted certificate authorities; NULL */

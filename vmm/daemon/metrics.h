@@ -22,7 +22,7 @@ struct metrics;
 struct metrics_domain;
 
 struct metrics_options {
-	const char *listen; /* "127.0.0.1:9754", "[::1]:9754"; port 0: any; NULL: do not listen */
+	const char *listen;            /* as for metrics_listen(); NULL: do not listen */
 	struct recordings *recordings; /* must outlive the metrics; NULL: none */
 	struct push *push;             /* the same */
 	unsigned int patience_ms;      /* of the server, per client; 0: 10 s */
@@ -38,7 +38,7 @@ struct metrics_values {
 	uint64_t bytes;       /* recorded */
 };
 
-/* The errors of the socket; -EINVAL: LISTEN is not an address and port. */
+/* The errors of metrics_listen(), or -ENOMEM. */
 int metrics_start(struct metrics **metrics, const struct metrics_options *options);
 
 /* After all domains were removed. NULL is a no-op. */

@@ -3,11 +3,10 @@
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,6 +16,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/thread_start.h"
+#include "vmm/daemon/metrics_listen.h"
 
 #define PATIENCE_MS 10000
 #define REQUEST_MAX 16384 /* bytes of memory per connection */
@@ -165,38 +165,6 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
 	return reply_metrics(context, connection);
 }
 
-static bool is_port(const char *text)
-{
-	return *text && strlen(text) <= 5 && strspn(text, "0123456789") == strlen(text) &&
-	       atoi(text) <= UINT16_MAX;
-}
-
-/* Resolves "HOST:PORT"; a HOST with ':' is in brackets. Free the result by freeaddrinfo(); NULL
- * with the message. */
-static struct addrinfo *resolve(const char *listen)
-{
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-					.ai_flags = AI_PASSIVE | AI_NUMERICSERV };
-	const char *colon = strrchr(listen, ':');
-	char host[256];
-	size_t length = colon ? (size_t)(colon - listen) : 0;
-	struct addrinfo *address;
-	int error = EAI_NONAME;
-
-	if (length && length < sizeof(host) && is_port(colon + 1)) {
-		bool brackets = listen[0] == '[' && colon[-1] == ']';
-
-		snprintf(host, sizeof(host), "%.*s", (int)(length - 2 * (size_t)brackets),
-			 listen + brackets);
-		error = getaddrinfo(host, colon + 1, &hints, &address);
-	}
-	if (!error)
-		return address;
-	error_set(-EINVAL, "cannot listen at %s: %s; an address and port look like 127.0.0.1:9754",
-		  listen, gai_strerror(error));
-	return NULL;
-}
-
 /* The thread */
 
 static void wait_for_clients(const struct metrics_server *server, int timeout)
@@ -225,35 +193,22 @@ static void *serve(void *argument)
 	return NULL;
 }
 
-static struct MHD_Daemon *start_daemon(struct metrics_server *server,
-				       const struct addrinfo *address)
+/* MHD_stop_daemon() closes the socket. */
+static int start_daemon(struct metrics_server *server)
 {
-	unsigned int flags = MHD_USE_EPOLL;
+	int fd = metrics_listen(server->options.listen);
 
-	if (address->ai_family == AF_INET6)
-		flags |= MHD_USE_IPv6;
-	return MHD_start_daemon(flags, 0, NULL, NULL, answer, server, MHD_OPTION_SOCK_ADDR,
-				address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
-				(unsigned int)ACCEPTED_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-				(size_t)REQUEST_MAX, MHD_OPTION_NOTIFY_CONNECTION, note_connection,
-				server, MHD_OPTION_END);
-}
-
-static int start_listening(struct metrics_server *server)
-{
-	const char *listen = server->options.listen;
-	struct addrinfo *address = resolve(listen);
-	int error;
-
-	if (!address)
-		return -EINVAL;
-	errno = 0;
-	server->daemon = start_daemon(server, address);
-	error = errno ? -errno : -EIO;
-	freeaddrinfo(address);
-	return server->daemon ? 0
-			      : error_set(error, "cannot listen at %s for Prometheus: %s", listen,
-					  strerror(-error));
+	if (fd < 0)
+		return fd;
+	server->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL, 0, NULL, NULL, answer, server, MHD_OPTION_LISTEN_SOCKET, fd,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)ACCEPTED_MAX,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_MAX,
+		MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_END);
+	if (server->daemon)
+		return 0;
+	close(fd);
+	return error_set(-ENOMEM, "cannot serve metrics at %s", server->options.listen);
 }
 
 static int start_thread(struct metrics_server *server)
@@ -282,7 +237,7 @@ int metrics_server_start(struct metrics_server **result,
 	server->stop_fd = -1;
 	for (size_t i = 0; i < ACCEPTED_MAX; i++)
 		server->clients[i].fd = -1;
-	error = start_listening(server);
+	error = start_daemon(server);
 	if (!error)
 		error = start_thread(server);
 	if (error)
@@ -309,5 +264,11 @@ void metrics_server_stop(struct metrics_server *server)
 
 uint16_t metrics_server_port(const struct metrics_server *server)
 {
-	return MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+	const int fd = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_LISTEN_FD)->listen_fd;
+	struct sockaddr_in6 address = { 0 }; /* the port is where sockaddr_in has it */
+	socklen_t size = sizeof(address);
+
+	return getsockname(fd, (struct sockaddr *)&address, &size) || address.sin6_family == AF_UNIX
+		       ? 0
+		       : ntohs(address.sin6_port);
 }

@@ -15,13 +15,13 @@
 struct metrics_server;
 
 struct metrics_server_options {
-	const char *listen;       /* "127.0.0.1:9754", "[::1]:9754"; port 0: any */
-	unsigned int patience_ms; /* per client; 0: the default, 10 s */
+	const char *listen;                         /* as for metrics_listen() */
+	unsigned int patience_ms;                   /* per client; 0: the default, 10 s */
 	char *(*text)(void *context, size_t *size); /* the server's to free; NULL: no memory */
 	void *context;
 };
 
-/* The errors of the socket; -EINVAL: LISTEN is not an address and port. */
+/* The errors of metrics_listen(), or -ENOMEM. */
 int metrics_server_start(struct metrics_server **server,
 			 const struct metrics_server_options *options);
 

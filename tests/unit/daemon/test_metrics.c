@@ -2,11 +2,14 @@
 /* The daemon's metrics, read through a plain socket. */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -233,6 +236,34 @@ TEST(metrics, have_a_deadline_for_each_client)
 	metrics_stop(metrics);
 }
 
+TEST(metrics, can_be_for_root_only)
+{
+	const struct sockaddr_un address = { AF_UNIX, "build/metrics-test.sock" };
+	static const char request[] = "GET /metrics HTTP/1.0\r\n\r\n";
+	char where[PATH_MAX], answer[16] = "";
+	struct metrics *metrics;
+	struct stat status;
+
+	REQUIRE(getcwd(where, sizeof(where) - 64));
+	strcat(strcat(where, "/"), address.sun_path);
+	if (strlen(where) >= sizeof(address.sun_path))
+		SKIP("the path of the working directory is too long for a socket");
+	for (unsigned int i = 0; i < 2; i++) {
+		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		metrics = start(where); /* replaces the socket of the first one */
+		CHECK(!stat(where, &status) && status.st_mode == (S_IFSOCK | 0600));
+		CHECK_EQUAL(connect(fd, (const void *)&address, sizeof(address)), 0);
+		CHECK_EQUAL(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+		CHECK_EQUAL(recv(fd, answer, 12, MSG_WAITALL), 12);
+		CHECK_STRING(answer, "HTTP/1.1 200");
+		CHECK_EQUAL(metrics_port(metrics), 0);
+		metrics_stop(metrics);
+		close(fd);
+	}
+	unlink(where);
+}
+
 static void check_listen(const char *listen, int error)
 {
 	const struct metrics_options options = { .listen = listen };
@@ -252,6 +283,8 @@ TEST(metrics, report_where_they_cannot_listen)
 	check_listen("127.0.0.1:http!", -EINVAL);
 	check_listen("127.0.0.1:99999", -EINVAL);
 	check_listen("", -EINVAL);
+	check_listen("/dev/null", -EADDRINUSE); /* not a socket: it stays */
+	check_listen("/nonexistent/socket", -ENOENT);
 	snprintf(taken, sizeof(taken), "127.0.0.1:%u", metrics_port(metrics));
 	check_listen(taken, -EADDRINUSE);
 	CHECK(strstr(error_message(), taken));
