@@ -31,7 +31,7 @@ static inline void mapped_pages_fill(const uint8_t *data, size_t size)
 	for (unsigned int table = 0; table < TABLES; table++)
 		for (unsigned int i = 0; i < 512; i++) {
 			uint64_t to = table + 1 < TABLES ? PAGES + table + 1 : i % PAGES;
-			uint64_t entry = to * PAGE | 3;
+			uint64_t entry = to * PAGE | 7; /* present, writable, user */
 
 			memcpy(guest_memory + (PAGES + table) * (size_t)PAGE + i * 8ul, &entry,
 			       sizeof(entry));
