@@ -97,28 +97,35 @@ const char *option_closest(const char *text, const char *const *names)
 	return closest;
 }
 
-int option_wrong_value(const char *option, const char *text, const char *const *names)
+int option_choice(const char *what, const char *text, const char *const *names)
 {
 	const char *closest = option_closest(text, names);
 	char list[128] = "";
 	size_t length = 0;
 
-	for (size_t i = 0; names[i] && length < sizeof(list); i++)
-		length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%s",
-					   i ? ", " : "", names[i]);
-	return error_set(-EINVAL, "--%s %s: it must be one of %s%s%s%s", option, text, list,
+	for (int i = 0; names[i]; i++) {
+		if (!strcmp(text, names[i]))
+			return i;
+		if (length < sizeof(list))
+			length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%s",
+						   i ? ", " : "", names[i]);
+	}
+	return error_set(-EINVAL, "%s %s: it must be one of %s%s%s%s", what, text, list,
 			 closest ? "; did you mean " : "", closest ? closest : "",
 			 closest ? "?" : "");
 }
 
 static int read_choice(const struct option_row *row, const char *text, void *choice)
 {
-	for (int i = 0; row->choices[i]; i++)
-		if (!strcmp(text, row->choices[i])) {
-			memcpy(choice, &i, sizeof(i));
-			return 0;
-		}
-	return option_wrong_value(row->name, text, row->choices);
+	char name[64];
+	int index;
+
+	snprintf(name, sizeof(name), "--%s", row->name);
+	index = option_choice(name, text, row->choices);
+	if (index < 0)
+		return index;
+	memcpy(choice, &index, sizeof(index));
+	return 0;
 }
 
 static int read_row(const struct option_row *row, void *target, char *text)

@@ -75,8 +75,8 @@ int option_number(const char *name, const char *text, unsigned int low, unsigned
  */
 const char *option_closest(const char *text, const char *const *names);
 
-/* -EINVAL with a message: TEXT is none of the values NAMES (the last one is NULL) of the option
- * --OPTION. */
-int option_wrong_value(const char *option, const char *text, const char *const *names);
+/* The index of TEXT in NAMES (the last one is NULL). -EINVAL with a message about WHAT, such as
+ * "--sort": the names, and the closest one. */
+int option_choice(const char *what, const char *text, const char *const *names);
 
 #endif

@@ -401,8 +401,11 @@ TEST(report, reports_errors)
 	check_failure("run --kernel", 2, "requires an argument\nTry `kvmscope run --help'");
 	check_failure("attach --backend pref", 2,
 		      "it must be one of auto, bpf, perf, ptrace, qmp; did you mean perf?");
-	check_failure("repotr", 2, "no command named 'repotr'; did you mean report?");
-	check_failure("xyz", 2, "kvmscope --help lists them");
+	check_failure("repotr", 2, "demo; did you mean report?");
+	check_failure("xyz", 2, "command xyz: it must be one of run, attach, stat, ctl,");
+	check_failure("ctl stats", 2, "pause, resume, freq, bp; did you mean status?");
+	check_failure("ctl bp ad", 2, "bp ad: it must be one of list, add, remove");
+	check_failure("libvirt xstatus", 2, "uninstall, status; did you mean status?");
 	check_failure("export -o build/out.svg", 2,
 		      "-o build/out.svg: the suffix must be .html, .folded, .pb.gz or .txt");
 	check_failure("export --format svg", 2, "one of html, folded, pprof, script, sysroot");

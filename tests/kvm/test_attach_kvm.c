@@ -534,7 +534,8 @@ TEST(attach_vm, wrong_usage_reports_what_is_right)
 	struct program tool;
 
 	program_refuses("attach --pid none", "--pid none: it must be a number from 1 to");
-	program_refuses("attach --pid 1 --backend magic", "--backend magic is not known");
+	program_refuses("attach --pid 1 --backend magic",
+			"--backend magic: it must be one of auto, bpf");
 	program_refuses("attach --pid 1 -F 10001",
 			"--freq 10001: it must be a number from 1 to 10000");
 	program_refuses("attach 4711", "--pid or --domain selects the VM");

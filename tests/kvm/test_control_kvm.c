@@ -490,13 +490,13 @@ TEST(ctl, a_run_continues_without_the_default_socket)
 TEST(ctl, wrong_usage_reports_what_is_right)
 {
 	program_refuses("ctl", "a command is missing");
-	program_refuses("ctl dance", "there is no command 'dance'");
+	program_refuses("ctl dance", "command dance: it must be one of list, ");
 	program_refuses("ctl freq", "the number of samples per second is missing");
 	program_refuses("ctl freq 0", "a number from 1 to 10000");
 	program_refuses("ctl freq 10001", "a number from 1 to 10000");
 	program_refuses("ctl pause 3", "one word too many");
 	program_refuses("ctl bp", "list, add or remove?");
-	program_refuses("ctl bp dance", "one of bp list, bp add and bp remove");
+	program_refuses("ctl bp dance", "bp dance: it must be one of list, add, remove");
 	program_refuses("ctl bp list 0", "one word too many");
 	program_refuses("ctl bp add", "the watch is missing");
 	program_refuses("ctl bp remove 0 1", "one word too many");

@@ -14,12 +14,10 @@
 static int set_backend(void *target, char *text)
 {
 	static const char *const names[] = { "auto", "bpf", "perf", "ptrace", "qmp", NULL };
-	struct attach_command_options *options = target;
+	int index = option_choice("--backend", text, names);
 
-	options->attach.backend = text;
-	return !strcmp(text, "auto") || attach_backend_find(text)
-		       ? 0
-		       : option_wrong_value("backend", text, names);
+	((struct attach_command_options *)target)->attach.backend = text;
+	return index < 0 ? index : 0;
 }
 
 static int set_agent(void *target, char *text)

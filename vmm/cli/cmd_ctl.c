@@ -77,27 +77,26 @@ static const char summary[] =
 	"\n"
 	"Exit status: 0; 1 there is no such run, or it cannot do it; 2 wrong usage.\n";
 
-static bool is_command(const char *text)
+static int set_command(struct arguments *arguments, const char *text)
 {
-	static const char *const commands[] = { "list",  "status", "dump", "names",
-						"pause", "resume", "freq", "bp" };
+	static const char *const commands[] = { "list",   "status", "dump", "names", "pause",
+						"resume", "freq",   "bp",   NULL };
+	int index = option_choice("command", text, commands);
 
-	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-		if (!strcmp(text, commands[i]))
-			return true;
-	return false;
+	arguments->command = text;
+	return index < 0 ? index : 0;
 }
 
 static int set_bp_command(struct arguments *arguments, const char *text)
 {
+	static const char *const names[] = { "list", "add", "remove", NULL };
 	static const char *const commands[] = { "bp-list", "bp-add", "bp-remove" };
+	int index = option_choice("bp", text, names);
 
-	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-		if (!strcmp(commands[i] + strlen("bp-"), text)) {
-			arguments->command = commands[i];
-			return 0;
-		}
-	return error_set(-EINVAL, "bp %s: it is one of bp list, bp add and bp remove", text);
+	if (index < 0)
+		return index;
+	arguments->command = commands[index];
+	return 0;
 }
 
 static bool takes_watch(const struct arguments *arguments)
@@ -115,13 +114,8 @@ static int set_word(void *context, char *text)
 {
 	struct arguments *arguments = context;
 
-	if (!arguments->command) {
-		arguments->command = text;
-		return is_command(text)
-			       ? 0
-			       : error_set(-EINVAL, "there is no command '%s'; --help lists them",
-					   text);
-	}
+	if (!arguments->command)
+		return set_command(arguments, text);
 	if (!strcmp(arguments->command, "freq") && !arguments->frequency)
 		return option_number("freq", text, 1, RECORD_FREQUENCY_MAX, &arguments->frequency);
 	if (!strcmp(arguments->command, "bp"))

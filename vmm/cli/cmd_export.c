@@ -73,13 +73,12 @@ static enum format format_of_file(const char *path)
 static int set_group(void *target, char *name)
 {
 	static const char *const groups[] = { "cgroup", "container", NULL };
-	struct arguments *arguments = target;
+	int group = option_choice("--by", name, groups);
 
-	if (!strcmp(name, "cgroup"))
-		arguments->by = FOLDED_BY_CGROUP;
-	else if (!strcmp(name, "container"))
-		arguments->by = FOLDED_BY_CONTAINER;
-	return arguments->by ? 0 : option_wrong_value("by", name, groups);
+	if (group < 0)
+		return group;
+	((struct arguments *)target)->by = group ? FOLDED_BY_CONTAINER : FOLDED_BY_CGROUP;
+	return 0;
 }
 
 static int set_output(void *target, char *path)

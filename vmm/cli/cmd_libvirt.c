@@ -55,17 +55,16 @@ static const char help[] =
 	"\n"
 	"Exit status: 0; 1 it failed, or with status: not installed; 2 wrong usage.\n";
 
-static bool is_command(const char *word)
-{
-	return !strcmp(word, "install") || !strcmp(word, "uninstall") || !strcmp(word, "status");
-}
-
 static int set_command(void *context, char *text)
 {
+	static const char *const commands[] = { "install", "uninstall", "status", NULL };
 	struct arguments *arguments = context;
+	int index = option_choice("command", text, commands);
 
-	if (arguments->command || !is_command(text))
-		return error_set(-EINVAL, "'%s' is not one of install, uninstall and status", text);
+	if (index < 0)
+		return index;
+	if (arguments->command)
+		return error_set(-EINVAL, "'%s' is one word too many", text);
 	arguments->command = text;
 	return 0;
 }

@@ -76,7 +76,7 @@ static int parse_sort(void *target, char *list)
 	for (char *name = strtok_r(list, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
 		key = find_key(name);
 		if (!key)
-			return option_wrong_value("sort", name, names);
+			return option_choice("--sort", name, names);
 		*keys_chosen |= key;
 	}
 	return *keys_chosen ? 0 : error_set(-EINVAL, "--sort needs at least one key");

@@ -55,23 +55,14 @@ static command *find_command(const char *name)
 	return NULL;
 }
 
-static const char *closest_command(const char *name)
+static void report_unknown(const char *name)
 {
 	const char *names[sizeof(commands) / sizeof(commands[0])];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		names[i] = commands[i].name;
-	return option_closest(name, names);
-}
-
-static void report_unknown(const char *name)
-{
-	const char *closest = closest_command(name);
-
-	if (closest)
-		log_error("no command named '%s'; did you mean %s?", name, closest);
-	else
-		log_error("no command named '%s'; kvmscope --help lists them", name);
+	option_choice("command", name, names);
+	log_error("%s", error_message());
 }
 
 /* Reports what stdio could not write. A reader may close a pipe early, and a command that failed

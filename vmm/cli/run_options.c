@@ -57,14 +57,11 @@ static int set_console(void *target, char *text)
 static int set_agent(void *target, char *text)
 {
 	static const char *const names[] = { "initrd", "guest", NULL };
-	struct run_options *options = target;
+	int index = text ? option_choice("--agent", text, names) : 0;
 
-	if (!text || !strcmp(text, "initrd"))
-		options->agent = RUN_AGENT_INITRD;
-	else if (!strcmp(text, "guest"))
-		options->agent = RUN_AGENT_GUEST;
-	else
-		return option_wrong_value("agent", text, names);
+	if (index < 0)
+		return index;
+	((struct run_options *)target)->agent = index ? RUN_AGENT_GUEST : RUN_AGENT_INITRD;
 	return 0;
 }
 
