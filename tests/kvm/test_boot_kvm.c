@@ -43,6 +43,14 @@ TEST(boot, guest_by_multiboot_elf64)
 	says_hello(BOOT_MULTIBOOT, GUEST_IMAGE_MULTIBOOT64);
 }
 
+TEST(boot, guest_below_1_mib)
+{
+	GUEST_REQUIRED();
+	says_hello(BOOT_PVH, "build/guests/guest-low.elf");
+	says_hello(BOOT_ELF64, "build/guests/guest-low.elf");
+	says_hello(BOOT_MULTIBOOT, "build/guests/guest-low-multiboot.elf");
+}
+
 TEST(boot, protocol_is_detected)
 {
 	GUEST_REQUIRED();

@@ -280,11 +280,6 @@ int elf_image_load(const struct kernel_file *file, const struct elf_image *image
 		uint64_t segment_end = segment->physical + segment->memory_size;
 		int error;
 
-		if (segment->physical < LAYOUT_HIGH_MEMORY)
-			return error_set(
-				-ENOEXEC,
-				"%s has a segment at %#llx; the loader uses the memory below 1 MiB",
-				file->path, (unsigned long long)segment->physical);
 		if (!memory_pointer(memory, segment->physical, segment->memory_size))
 			return error_set(
 				-ENOSPC,

@@ -105,30 +105,30 @@ static int load(struct loader *loader, enum boot_protocol protocol)
 /* An available 32-bit TSS of 0x68 bytes at 0: the task register needs one. */
 #define DESCRIPTOR_TSS 0x0000890000000067ull
 
-static int write_page_tables(const struct memory *memory)
+static int write_page_tables(const struct memory *memory, uint64_t gpa)
 {
-	uint64_t *tables =
-		memory_pointer(memory, LAYOUT_PAGE_TABLES, (2 + DIRECTORIES) * PAGE_SIZE_4K);
+	uint64_t *tables = memory_pointer(memory, gpa, (2 + DIRECTORIES) * PAGE_SIZE_4K);
 	uint64_t *pointers, *pages;
 
 	if (!tables)
 		return -EFAULT;
 	pointers = tables + TABLE_ENTRIES;
 	pages = pointers + TABLE_ENTRIES;
-	tables[0] = (LAYOUT_PAGE_TABLES + PAGE_SIZE_4K) | ENTRY_TABLE;
+	tables[0] = (gpa + PAGE_SIZE_4K) | ENTRY_TABLE;
 	for (uint64_t i = 0; i < DIRECTORIES; i++)
-		pointers[i] = (LAYOUT_PAGE_TABLES + (2 + i) * PAGE_SIZE_4K) | ENTRY_TABLE;
+		pointers[i] = (gpa + (2 + i) * PAGE_SIZE_4K) | ENTRY_TABLE;
 	for (uint64_t i = 0; i < DIRECTORIES * TABLE_ENTRIES; i++)
 		pages[i] = i * PAGE_SIZE_2M | ENTRY_2M_PAGE;
 	return 0;
 }
 
 /*
- * Writes the GDT for START's mode and, for long mode, the page tables; fills start->gdt, gdt_size,
- * cr3 and rsp. -EFAULT if low RAM is missing.
+ * Writes the GDT for the start's mode and, for long mode, the page tables; fills start->gdt,
+ * gdt_size, cr3 and rsp. -EFAULT if low RAM is missing.
  */
-static int cpu_tables_write(const struct memory *memory, struct boot_start *start)
+static int cpu_tables_write(const struct loader *loader)
 {
+	struct boot_start *start = loader->start;
 	const uint64_t gdt[] = {
 		0,
 		0,
@@ -137,14 +137,13 @@ static int cpu_tables_write(const struct memory *memory, struct boot_start *star
 		DESCRIPTOR_TSS,
 	};
 
-	if (memory_write(memory, LAYOUT_GDT, gdt, sizeof(gdt)) ||
-	    (start->long_mode && write_page_tables(memory)))
-		return error_set(-EFAULT,
-				 "the guest has no RAM below 1 MiB for its first page tables");
-	start->gdt = LAYOUT_GDT;
+	if (memory_write(loader->memory, loader->low + LOW_GDT, gdt, sizeof(gdt)) ||
+	    (start->long_mode && write_page_tables(loader->memory, loader->low + LOW_PAGE_TABLES)))
+		return error_set(-EFAULT, "the guest has no RAM for its first page tables");
+	start->gdt = loader->low + LOW_GDT;
 	start->gdt_size = sizeof(gdt);
-	start->rsp = LAYOUT_STACK_TOP;
-	start->cr3 = start->long_mode ? LAYOUT_PAGE_TABLES : 0;
+	start->rsp = loader->low + LOW_STACK_TOP;
+	start->cr3 = start->long_mode ? loader->low + LOW_PAGE_TABLES : 0;
 	return 0;
 }
 
@@ -180,7 +179,9 @@ int boot_check_initrd(const struct boot_options *options)
 int boot_load(const struct boot_options *options, const struct memory *memory,
 	      struct boot_start *start)
 {
-	struct loader loader = { .options = options, .memory = memory, .start = start };
+	struct loader loader = {
+		.options = options, .memory = memory, .low = LOW_DEFAULT, .start = start
+	};
 	int error = kernel_file_open(&loader.file, options->kernel);
 
 	*start = (struct boot_start){ 0 };
@@ -190,7 +191,7 @@ int boot_load(const struct boot_options *options, const struct memory *memory,
 	if (!error)
 		error = bios_data_write(memory);
 	if (!error)
-		error = cpu_tables_write(memory, start);
+		error = cpu_tables_write(&loader);
 	if (!error && loader.elf.has_symbols)
 		start->image = options->kernel;
 	kernel_file_close(&loader.file);

@@ -30,13 +30,13 @@ struct seed_setup_data {
 
 /* A guest without a seed waits for entropy in its first seconds. Kernels before 6.0 skip the
  * type. */
-static int write_seed(const struct memory *memory)
+static int write_seed(const struct loader *loader)
 {
 	struct seed_setup_data data = { .type = SETUP_RNG_SEED, .size = SEED_SIZE };
 
 	if (getrandom(data.seed, sizeof(data.seed), 0) != sizeof(data.seed))
 		return error_set(-errno, "getrandom for the guest's seed: %m");
-	return loader_write(memory, LAYOUT_SETUP_DATA, &data, sizeof(data));
+	return loader_write(loader->memory, loader->low + LOW_SETUP_DATA, &data, sizeof(data));
 }
 
 static void fill_memory_map(const struct memory *memory, struct boot_params *params)
@@ -54,13 +54,13 @@ static void fill_memory_map(const struct memory *memory, struct boot_params *par
 
 /*
  * Completes PARAMS, whose hdr is from the image or zero, with memory map, INITRD, command line,
- * RSDP and random seed, and writes it to LAYOUT_ZERO_PAGE. The command line must be written
+ * RSDP and random seed, and writes it to LOW_ZERO_PAGE. The command line must be written
  * already.
  */
 static int zero_page_write(const struct loader *loader, struct boot_params *params,
 			   const struct placed *initrd)
 {
-	int error = write_seed(loader->memory);
+	int error = write_seed(loader);
 
 	if (error)
 		return error;
@@ -68,11 +68,11 @@ static int zero_page_write(const struct loader *loader, struct boot_params *para
 	params->acpi_rsdp_addr = loader->options->rsdp;
 	params->hdr.type_of_loader = LOADER_UNDEFINED;
 	params->hdr.vid_mode = VIDEO_MODE_NORMAL;
-	params->hdr.cmd_line_ptr = LAYOUT_COMMAND_LINE;
-	params->hdr.setup_data = LAYOUT_SETUP_DATA;
+	params->hdr.cmd_line_ptr = (uint32_t)(loader->low + LOW_COMMAND_LINE);
+	params->hdr.setup_data = loader->low + LOW_SETUP_DATA;
 	params->hdr.ramdisk_image = (uint32_t)initrd->gpa; /* low RAM: below 4 GiB */
 	params->hdr.ramdisk_size = (uint32_t)initrd->size;
-	return loader_write(loader->memory, LAYOUT_ZERO_PAGE, params, sizeof(*params));
+	return loader_write(loader->memory, loader->low + LOW_ZERO_PAGE, params, sizeof(*params));
 }
 
 #define HEADER_OFFSET 0x1f1
@@ -218,7 +218,7 @@ int bzimage_load(struct loader *loader)
 		return error;
 	params.hdr.code32_start = (uint32_t)(loader->start->rip - ENTRY_64);
 	loader->start->long_mode = true;
-	loader->start->rsi = LAYOUT_ZERO_PAGE;
+	loader->start->rsi = loader->low + LOW_ZERO_PAGE;
 	return zero_page_write(loader, &params, &initrd);
 }
 
@@ -245,7 +245,7 @@ int elf64_load(struct loader *loader)
 		return error_set(-ENOEXEC,
 				 "%s is a 32-bit ELF without a PVH entry or a multiboot header",
 				 loader->file.path);
-	error = elf_image_load(&loader->file, &loader->elf, loader->memory, &loader->image_end);
+	error = loader_load_elf(loader);
 	if (!error)
 		error = loader_place_initrd(loader, LAYOUT_MAPPED - 1, &initrd);
 	if (!error)
@@ -254,6 +254,6 @@ int elf64_load(struct loader *loader)
 		return error;
 	loader->start->long_mode = true;
 	loader->start->rip = loader->elf.entry;
-	loader->start->rsi = LAYOUT_ZERO_PAGE;
+	loader->start->rsi = loader->low + LOW_ZERO_PAGE;
 	return zero_page_write(loader, &params, &initrd);
 }

@@ -18,6 +18,61 @@ int loader_write(const struct memory *memory, uint64_t gpa, const void *from, ui
 	return 0;
 }
 
+static int check_segment(const struct kernel_file *file, uint64_t start, uint64_t end)
+{
+	if (start >= LAYOUT_HIGH_MEMORY || (start >= LAYOUT_LOW_START && end <= LAYOUT_EBDA))
+		return 0;
+	return error_set(-ENOEXEC,
+			 "%s has a segment from %#llx to %#llx; below 1 MiB, a kernel can be from "
+			 "%#llx to %#llx",
+			 file->path, (unsigned long long)start, (unsigned long long)end,
+			 LAYOUT_LOW_START, LAYOUT_EBDA);
+}
+
+/* The first address after a segment that overlaps the block at LOW, as a page; LOW: none does. */
+static uint64_t skip_segment(const struct elf_segment *segments, size_t count, uint64_t low)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint64_t start = segments[i].physical, end = start + segments[i].memory_size;
+
+		if (start < low + LOW_SIZE && low < end)
+			return (end + PAGE_MASK_4K) & ~PAGE_MASK_4K;
+	}
+	return low;
+}
+
+int loader_place_low(struct loader *loader, const struct elf_segment *segments, size_t count)
+{
+	uint64_t low = LOW_DEFAULT, next;
+	int error = 0;
+
+	for (size_t i = 0; i < count && !error; i++)
+		error = check_segment(&loader->file, segments[i].physical,
+				      segments[i].physical + segments[i].memory_size);
+	if (error)
+		return error;
+	while ((next = skip_segment(segments, count, low)) != low)
+		low = next + LOW_SIZE > LAYOUT_EBDA && next < LAYOUT_HIGH_MEMORY
+			      ? LAYOUT_HIGH_MEMORY
+			      : next;
+	if (!memory_pointer(loader->memory, low, LOW_SIZE))
+		return error_set(
+			-ENOSPC,
+			"%s leaves no room for its boot information; give the guest more memory",
+			loader->file.path);
+	loader->low = low;
+	return 0;
+}
+
+int loader_load_elf(struct loader *loader)
+{
+	const struct elf_image *elf = &loader->elf;
+	int error = loader_place_low(loader, elf->segments, elf->segment_count);
+
+	return error ? error
+		     : elf_image_load(&loader->file, elf, loader->memory, &loader->image_end);
+}
+
 /* The highest page-aligned address for SIZE bytes between the kernel and LAST. */
 static int place(const struct loader *loader, const char *what, uint64_t size, uint64_t last,
 		 uint64_t *gpa)
@@ -26,6 +81,8 @@ static int place(const struct loader *loader, const char *what, uint64_t size, u
 	uint64_t end = low->gpa + low->size;
 	uint64_t floor = loader->image_end;
 
+	if (floor < loader->low + LOW_SIZE)
+		floor = loader->low + LOW_SIZE;
 	if (floor < LAYOUT_HIGH_MEMORY)
 		floor = LAYOUT_HIGH_MEMORY;
 	if (last < end)
@@ -80,20 +137,20 @@ int loader_place_text(const struct loader *loader, const char *text, uint64_t la
 int loader_place_command_line(const struct loader *loader, const char *prefix, uint64_t limit)
 {
 	const char *append = loader->options->append ? loader->options->append : "";
+	const uint64_t line = loader->low + LOW_COMMAND_LINE;
 	size_t prefix_length = strlen(prefix);
 	size_t length = strlen(append);
 	int error;
 
-	if (limit > LAYOUT_COMMAND_LINE_SIZE - 1)
-		limit = LAYOUT_COMMAND_LINE_SIZE - 1;
+	if (limit > LOW_COMMAND_LINE_SIZE - 1)
+		limit = LOW_COMMAND_LINE_SIZE - 1;
 	if (prefix_length + length > limit)
 		return error_set(-E2BIG, "the command line has %zu bytes; %s accepts %llu",
 				 prefix_length + length, loader->file.path,
 				 (unsigned long long)limit);
-	error = loader_write(loader->memory, LAYOUT_COMMAND_LINE, prefix, prefix_length);
+	error = loader_write(loader->memory, line, prefix, prefix_length);
 	return error ? error
-		     : loader_write(loader->memory, LAYOUT_COMMAND_LINE + prefix_length, append,
-				    length + 1);
+		     : loader_write(loader->memory, line + prefix_length, append, length + 1);
 }
 
 /* A PC's map below 1 MiB. The hole from VGA to the tables is reserved, so that no kernel

@@ -13,6 +13,7 @@ struct loader {
 	const struct memory *memory;
 	struct kernel_file file;
 	struct elf_image elf; /* valid for the ELF formats */
+	uint64_t low;         /* GPA of the block of address_map.h */
 	uint64_t image_end;   /* GPA after the memory that the kernel needs; each loader sets it */
 	struct boot_start *start;
 };
@@ -34,6 +35,13 @@ int multiboot_load(struct loader *loader);
 bool bzimage_detect(struct span file);
 bool multiboot_detect(struct span file);
 
+/* Sets `low` to a block that does not overlap the COUNT SEGMENTS of the kernel, of which GPAs and
+ * sizes are used. -ENOEXEC if one is where no kernel may be, -ENOSPC without room. */
+int loader_place_low(struct loader *loader, const struct elf_segment *segments, size_t count);
+
+/* The same for loader->elf, and loads it. */
+int loader_load_elf(struct loader *loader);
+
 /* Writes SIZE bytes of boot information to GPA. -EFAULT with a message if that is not RAM. */
 int loader_write(const struct memory *memory, uint64_t gpa, const void *from, uint64_t size);
 
@@ -45,7 +53,7 @@ int loader_place_initrd(const struct loader *loader, uint64_t last, struct place
 int loader_place_text(const struct loader *loader, const char *text, uint64_t last,
 		      struct placed *placed);
 
-/* Writes PREFIX and the command line to LAYOUT_COMMAND_LINE. -E2BIG if they exceed LIMIT bytes,
+/* Writes PREFIX and the command line to its place in the block. -E2BIG if they exceed LIMIT bytes,
  * NUL not counted. */
 int loader_place_command_line(const struct loader *loader, const char *prefix, uint64_t limit);
 

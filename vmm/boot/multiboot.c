@@ -71,7 +71,7 @@ struct multiboot_memory {
 	uint32_t type; /* as in e820 */
 } __attribute__((packed));
 
-/* Everything is in the one page at LAYOUT_INFO. */
+/* Everything is in the one page at LOW_INFO. */
 struct info_page {
 	struct multiboot_info info;
 	struct multiboot_module module;
@@ -79,7 +79,8 @@ struct info_page {
 	char loader_name[16];
 };
 
-#define INFO_ADDRESS(member) ((uint32_t)(LAYOUT_INFO + offsetof(struct info_page, member)))
+#define INFO_ADDRESS(loader, member)                                                               \
+	((uint32_t)((loader)->low + LOW_INFO + offsetof(struct info_page, member)))
 
 /* Finds the header at *OFFSET. Members beyond the end of the file are zero. */
 static bool find_header(struct span file, struct multiboot_header *header, uint64_t *offset)
@@ -107,7 +108,6 @@ static int check_addresses(const struct loader *loader, const struct multiboot_h
 			   uint64_t offset)
 {
 	if (header->header_address < header->load_address ||
-	    header->load_address < LAYOUT_HIGH_MEMORY ||
 	    header->header_address - header->load_address > offset ||
 	    (header->load_end && header->load_end < header->load_address) ||
 	    (header->bss_end && header->bss_end < header->load_end))
@@ -149,6 +149,13 @@ static int load_by_addresses(struct loader *loader, struct multiboot_header *hea
 			-ENOSPC,
 			"%s does not fit: it needs guest RAM up to %llu MiB; give the guest more memory",
 			loader->file.path, (unsigned long long)(loader->image_end + 0xfffff) >> 20);
+	error = loader_place_low(
+		loader,
+		&(struct elf_segment){ .physical = header->load_address,
+				       .memory_size = loader->image_end - header->load_address },
+		1);
+	if (error)
+		return error;
 	loader->start->rip = header->entry;
 	return kernel_file_load(&loader->file, start, size, loader->memory, header->load_address);
 }
@@ -160,7 +167,7 @@ static int load_elf(struct loader *loader)
 	if (error)
 		return error;
 	loader->start->rip = loader->elf.entry;
-	return elf_image_load(&loader->file, &loader->elf, loader->memory, &loader->image_end);
+	return loader_load_elf(loader);
 }
 
 static int load_image(struct loader *loader)
@@ -203,7 +210,7 @@ static void fill_memory(const struct loader *loader, struct info_page *page)
 			(struct multiboot_memory){ sizeof(page->memory[0]) - sizeof(uint32_t),
 						   ranges[i].start, ranges[i].size,
 						   ranges[i].type };
-	page->info.memory_map = INFO_ADDRESS(memory);
+	page->info.memory_map = INFO_ADDRESS(loader, memory);
 	page->info.memory_map_size = (uint32_t)(count * sizeof(page->memory[0]));
 	page->info.memory_lower = LAYOUT_EBDA >> 10;
 	page->info.memory_upper = (uint32_t)((low->gpa + low->size - LAYOUT_HIGH_MEMORY) >> 10);
@@ -211,14 +218,15 @@ static void fill_memory(const struct loader *loader, struct info_page *page)
 
 static int write_info_page(const struct loader *loader, const struct placed *module)
 {
+	const uint32_t command_line = (uint32_t)(loader->low + LOW_COMMAND_LINE);
 	bool has_module = loader->options->module_text || loader->options->initrd;
 	struct info_page page = {
 		.info = { .flags = INFO_MEMORY | INFO_COMMAND_LINE | INFO_MEMORY_MAP |
 				   INFO_LOADER_NAME | (has_module ? INFO_MODULES : 0),
-			  .command_line = LAYOUT_COMMAND_LINE,
+			  .command_line = command_line,
 			  .module_count = has_module ? 1 : 0,
-			  .modules = has_module ? INFO_ADDRESS(module) : 0,
-			  .loader_name = INFO_ADDRESS(loader_name) },
+			  .modules = has_module ? INFO_ADDRESS(loader, module) : 0,
+			  .loader_name = INFO_ADDRESS(loader, loader_name) },
 		.loader_name = "kvmscope",
 	};
 
@@ -226,10 +234,10 @@ static int write_info_page(const struct loader *loader, const struct placed *mod
 		page.module = (struct multiboot_module){
 			.start = (uint32_t)module->gpa,
 			.end = (uint32_t)(module->gpa + module->size),
-			.command_line = LAYOUT_COMMAND_LINE,
+			.command_line = command_line,
 		};
 	fill_memory(loader, &page);
-	return loader_write(loader->memory, LAYOUT_INFO, &page, sizeof(page));
+	return loader_write(loader->memory, loader->low + LOW_INFO, &page, sizeof(page));
 }
 
 /* Guests expect their own name as the first word, as GRUB legacy and QEMU pass it. */
@@ -257,6 +265,6 @@ int multiboot_load(struct loader *loader)
 	if (error)
 		return error;
 	loader->start->rax = LOADER_MAGIC;
-	loader->start->rbx = LAYOUT_INFO;
+	loader->start->rbx = loader->low + LOW_INFO;
 	return write_info_page(loader, &module);
 }

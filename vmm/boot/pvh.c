@@ -38,7 +38,7 @@ struct start_memory {
 	uint32_t reserved;
 };
 
-/* Everything is in the one page at LAYOUT_INFO. */
+/* Everything is in the one page at LOW_INFO. */
 struct start_page {
 	struct start_info info;
 	struct start_module module;
@@ -47,18 +47,17 @@ struct start_page {
 
 static int write_start_page(const struct loader *loader, const struct placed *initrd)
 {
+	const uint64_t at = loader->low + LOW_INFO;
 	struct e820_range ranges[E820_RANGES_MAX];
 	size_t count = e820_build(loader->memory, ranges);
 	struct start_page page = {
 		.info = { .magic = START_INFO_MAGIC,
 			  .version = START_INFO_VERSION,
 			  .module_count = initrd->size ? 1 : 0,
-			  .modules = initrd->size
-					     ? LAYOUT_INFO + offsetof(struct start_page, module)
-					     : 0,
-			  .command_line = LAYOUT_COMMAND_LINE,
+			  .modules = initrd->size ? at + offsetof(struct start_page, module) : 0,
+			  .command_line = loader->low + LOW_COMMAND_LINE,
 			  .rsdp = loader->options->rsdp,
-			  .memory_map = LAYOUT_INFO + offsetof(struct start_page, memory),
+			  .memory_map = at + offsetof(struct start_page, memory),
 			  .memory_map_entries = (uint32_t)count },
 		.module = { .start = initrd->gpa, .size = initrd->size },
 	};
@@ -66,7 +65,7 @@ static int write_start_page(const struct loader *loader, const struct placed *in
 	for (size_t i = 0; i < count; i++)
 		page.memory[i] =
 			(struct start_memory){ ranges[i].start, ranges[i].size, ranges[i].type, 0 };
-	return loader_write(loader->memory, LAYOUT_INFO, &page, sizeof(page));
+	return loader_write(loader->memory, at, &page, sizeof(page));
 }
 
 int pvh_load(struct loader *loader)
@@ -79,7 +78,7 @@ int pvh_load(struct loader *loader)
 			-ENOEXEC,
 			"%s has no PVH entry (a note XEN_ELFNOTE_PHYS32_ENTRY); Linux has it with CONFIG_PVH",
 			loader->file.path);
-	error = elf_image_load(&loader->file, &loader->elf, loader->memory, &loader->image_end);
+	error = loader_load_elf(loader);
 	if (!error)
 		error = loader_place_initrd(loader, LAYOUT_MAPPED - 1, &initrd);
 	if (!error)
@@ -87,6 +86,6 @@ int pvh_load(struct loader *loader)
 	if (error)
 		return error;
 	loader->start->rip = loader->elf.pvh_entry;
-	loader->start->rbx = LAYOUT_INFO;
+	loader->start->rbx = loader->low + LOW_INFO;
 	return write_start_page(loader, &initrd);
 }

@@ -91,6 +91,88 @@ TEST(boot, multiboot_header_addresses_place_a_flat_image)
 	fixture_close(&fixture);
 }
 
+/* A flat image from START up to END, the last part of which is not in the file. */
+static void image_flat_at(struct image *image, uint32_t start, uint32_t end)
+{
+	const uint32_t addresses[5] = { start + FLAT_HEADER_OFFSET, start, start + FLAT_SIZE, end,
+					start + 0x100 };
+
+	image_flat_multiboot(image);
+	memcpy(image->bytes + FLAT_HEADER_OFFSET + 12, addresses, sizeof(addresses));
+}
+
+static int load_flat(struct boot_fixture *fixture, struct image *image, uint32_t start,
+		     uint32_t end)
+{
+	image_flat_at(image, start, end);
+	fixture_image(fixture, RAM, image);
+	fixture->options.append = "one two";
+	return fixture_load(fixture);
+}
+
+static void check_outside(uint64_t gpa, uint64_t start, uint64_t end)
+{
+	if (gpa >= start && gpa < end)
+		FAIL_TEST("%#llx is in the image", (unsigned long long)gpa);
+}
+
+/* The loader's data is elsewhere: nothing of it is in the image or its bss. */
+static void check_placed(uint32_t start, uint32_t end)
+{
+	struct boot_fixture fixture;
+	struct image image;
+	struct span loaded;
+
+	REQUIRE_EQUAL(load_flat(&fixture, &image, start, end), 0);
+	CHECK_EQUAL(fixture.start.rip, start + 0x100);
+	loaded = guest_bytes(&fixture, start, end - start);
+	CHECK(!memcmp(loaded.data, image.bytes, FLAT_SIZE));
+	for (size_t i = FLAT_SIZE; i < loaded.size; i++)
+		CHECK_EQUAL(loaded.data[i], 0);
+	check_outside(fixture.start.gdt, start, end);
+	check_outside(fixture.start.rsp - 1, start, end);
+	check_outside(fixture.start.rsp - 0x1000, start, end);
+	check_outside(fixture.start.rbx, start, end);
+	CHECK(strstr(info_string(&fixture, INFO_LINE), " one two"));
+	fixture_close(&fixture);
+}
+
+TEST(boot, multiboot_image_below_1_mib_has_its_memory_to_itself)
+{
+	check_placed(0x1000, 0x3000);
+	check_placed(0x8000, 0xa000);
+	check_placed(0x20000, 0x70000);
+	check_placed(0x8000, 0x9fc00);
+}
+
+TEST(boot, multiboot_image_in_reserved_memory_is_refused)
+{
+	static const uint32_t ranges[][2] = {
+		{ 0, 0x2000 }, { 0x800, 0x3000 }, { 0x8000, 0x9fc01 }, { 0xa0000, 0xa2000 }
+	};
+	struct boot_fixture fixture;
+	struct image image;
+
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+		CHECK_EQUAL(load_flat(&fixture, &image, ranges[i][0], ranges[i][1]), -ENOEXEC);
+		CHECK(strstr(error_message(), "below 1 MiB, a kernel can be from 0x1000 to "));
+		fixture_close(&fixture);
+	}
+}
+
+/* The block of the loader, which is above 1 MiB here, fills the RAM. */
+TEST(boot, multiboot_module_does_not_overlap_the_loader_s_data)
+{
+	struct boot_fixture fixture;
+	struct image image;
+
+	image_flat_at(&image, 0x8000, 0x9fc00);
+	fixture_image(&fixture, 0x100000 + 0x2b000, &image);
+	CHECK_EQUAL(fixture_load(&fixture), 0);
+	fixture_initrd(&fixture, "x", 1);
+	check_load_fails(&fixture, -ENOSPC, "does not fit between");
+}
+
 TEST(boot, multiboot_command_line_is_valid_even_without_arguments)
 {
 	struct boot_fixture fixture;
