@@ -92,6 +92,22 @@ TEST(flame_graph, draws_the_recording)
 	named_guest_end(&recorded);
 }
 
+TEST(flame_graph, reports_that_it_shows_a_part)
+{
+	struct named_guest recorded;
+	struct opened opened;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "--time 10%/2");
+	opened = open_page(&recorded, "flame.html", "");
+	check_contains(opened.page, "<dt>Samples</dt><dd>300</dd>");
+	check_contains(opened.page, "Only a part of the recording: --time 10%/2.");
+	opened_free(&opened);
+	named_guest_end(&recorded);
+}
+
 TEST(flame_graph, searches_and_zooms)
 {
 	struct named_guest recorded;

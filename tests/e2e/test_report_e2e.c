@@ -155,6 +155,10 @@ TEST(report, selects_times_as_perf_does)
 	}
 	free(middle);
 	free(later);
+	middle = command_output(NULL, "build/kvmscope report -i %s --time 10%%/2 | grep Time",
+				fixture.path);
+	CHECK_STRING(middle, "# Time     only 10%/2\n");
+	free(middle);
 	named_guest_end(&fixture);
 }
 

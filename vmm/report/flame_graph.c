@@ -75,6 +75,7 @@ static void put_about(const struct writer *writer, const struct profile *profile
 	put_text(to, "arch", summary->arch);
 	put_text(to, "command", summary->command_line);
 	put_text(to, "note", profile_note(profile));
+	put_text(to, "times", profile_times(profile));
 	put_text(to, "unit", profile_unit_name(event->unit));
 	put_number(to, "frequency", event->frequency_changed ? 0 : event->frequency);
 	put_number(to, "vcpus", summary->cpus);

@@ -13,9 +13,10 @@
 #include "shared/hash.h"
 #include "shared/printable.h"
 #include "vmm/report/symbolizer.h"
+#include "vmm/report/time_ranges.h"
 
 struct profile {
-	const char *input;
+	const char *input, *times;
 	struct symbolizer *symbolizer;
 	struct pool pool;
 	struct hash_table
@@ -204,6 +205,7 @@ int profile_load(struct profile **loaded, const struct profile_options *options)
 	if (!profile)
 		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
 	profile->input = options->input;
+	profile->times = options->times && options->times->text ? options->times->text : "";
 	error = symbolizer_open(&profile->symbolizer, options);
 	if (!error)
 		error = read_events(profile);
@@ -276,6 +278,11 @@ uint64_t profile_lost(const struct profile *profile)
 const struct perf_data_summary *profile_summary(const struct profile *profile)
 {
 	return &profile->summary;
+}
+
+const char *profile_times(const struct profile *profile)
+{
+	return profile->times;
 }
 
 const char *profile_note(const struct profile *profile)

@@ -104,6 +104,8 @@ size_t profile_event_chosen(const struct profile *profile);
 uint64_t profile_duration(const struct profile *profile);
 uint64_t profile_lost(const struct profile *profile);
 const struct perf_data_summary *profile_summary(const struct profile *profile);
+/* The times that the options select, as the user gave them; "": all. */
+const char *profile_times(const struct profile *profile);
 /* One line on why the kernel's functions have no symbols, "" if they have. */
 const char *profile_note(const struct profile *profile);
 /* The number of images with symbolized samples, and of those without DWARF; 0 without the option.

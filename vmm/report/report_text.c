@@ -93,6 +93,8 @@ static void print_about(const struct profile *profile, unsigned int columns, FIL
 		report_print_cut(summary->command_line, columns > 11 ? columns - 11 : columns, to);
 		fputc('\n', to);
 	}
+	if (*profile_times(profile))
+		fprintf(to, "# Time     only %s\n", profile_times(profile));
 	report_flight_text(summary, to);
 }
 

@@ -74,7 +74,7 @@ int time_ranges_parse(struct time_ranges *ranges, const char *text)
 	char *copy = strdup(text), *rest = NULL, *word;
 	bool good = copy;
 
-	*ranges = (struct time_ranges){ .parts = strchr(text, '%') };
+	*ranges = (struct time_ranges){ .parts = strchr(text, '%'), .text = text };
 	for (word = copy ? strtok_r(copy, ranges->parts ? ", " : " ", &rest) : NULL; word && good;
 	     word = strtok_r(NULL, ranges->parts ? ", " : " ", &rest)) {
 		struct time_range *range = &ranges->list[ranges->count];

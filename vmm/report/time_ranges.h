@@ -18,13 +18,14 @@ struct time_range {
 struct time_ranges {
 	struct time_range list[TIME_RANGES_MAX];
 	size_t count;
-	bool parts; /* percentages: START and END are unset until they are resolved */
+	bool parts;       /* percentages: START and END are unset until they are resolved */
+	const char *text; /* what was parsed; NULL */
 };
 
 /*
  * Reads TEXT as perf report(1) does: "1.5,2" (seconds), "1.5,", ",2", several of them separated by
- * spaces; "10%-20%", "10%/2" (the second tenth), several of them separated by commas. -EINVAL with
- * a message.
+ * spaces; "10%-20%", "10%/2" (the second tenth), several of them separated by commas. RANGES
+ * points to TEXT. -EINVAL with a message.
  */
 int time_ranges_parse(struct time_ranges *ranges, const char *text);
 

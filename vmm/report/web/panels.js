@@ -57,6 +57,8 @@ function showNotes(about) {
 
 	if (about.cutOff)
 		text.push("The recording is still running, or was truncated: this is what was written.");
+	if (about.times)
+		text.push(`Only a part of the recording: --time ${about.times}.`);
 	if (about.skipped)
 		text.push(`Skipped: ${several(about.skipped, "record")} of unknown kinds.`);
 	if (about.omitted)
