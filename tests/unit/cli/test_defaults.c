@@ -138,7 +138,8 @@ static void check_document(const char *path, const char *before, uint64_t value,
 
 TEST(defaults, of_run_are_documented)
 {
-	char *arguments[] = { (char[]){ "run" }, (char[]){ "--kernel=vmlinuz" }, NULL };
+	char *arguments[] = { (char[]){ "run" }, (char[]){ "--kernel=build/guests/guest.elf" },
+			      NULL };
 	struct run_options options;
 
 	REQUIRE_EQUAL(run_options_parse(&options, 2, arguments), 0);
