@@ -88,9 +88,9 @@ static int listen_at_path(const char *path)
 	struct stat status;
 	int fd;
 
-	if (strlen(path) >= sizeof(address.sun_path))
+	if (snprintf(address.sun_path, sizeof(address.sun_path), "%s", path) >=
+	    (int)sizeof(address.sun_path))
 		return error_set(-EINVAL, "the path %s is too long for a socket", path);
-	strcpy(address.sun_path, path);
 	if (!lstat(path, &status) && S_ISSOCK(status.st_mode))
 		unlink(path);
 	fd = socket(AF_UNIX, TYPE, 0);

@@ -22,7 +22,7 @@
 #define REQUEST_MAX 16384 /* bytes of memory per connection */
 #define TYPE        "text/plain; version=0.0.4; charset=utf-8"
 /* libmicrohttpd may accept several before it closes those that were dropped. */
-#define ACCEPTED_MAX (2 * METRICS_CLIENTS_MAX)
+enum { ACCEPTED_MAX = 2 * METRICS_CLIENTS_MAX };
 
 struct client {
 	int fd;         /* libmicrohttpd's; -1: unused */
@@ -200,11 +200,11 @@ static int start_daemon(struct metrics_server *server)
 
 	if (fd < 0)
 		return fd;
-	server->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL, 0, NULL, NULL, answer, server, MHD_OPTION_LISTEN_SOCKET, fd,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)ACCEPTED_MAX,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_MAX,
-		MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_END);
+	server->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer, server,
+					  MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+					  ACCEPTED_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+					  (size_t)REQUEST_MAX, MHD_OPTION_NOTIFY_CONNECTION,
+					  note_connection, server, MHD_OPTION_END);
 	if (server->daemon)
 		return 0;
 	close(fd);
