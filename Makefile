@@ -46,8 +46,9 @@ LIBRARY_SOURCES := $(filter-out vmm/cli/kvmscope.c vmm/daemon/kvmscoped.c vmm/at
 TEST_FOLDERS    := tests/unit tests/kvm $(if $(SANITIZE),,tests/rig tests/e2e)
 # Nor tests that spend nearly all of their time in other programs: QEMU and libvirt. Unit tests,
 # test_attach_kvm.c, test_daemon.c and test_libvirt*.c run the same code of ours. systemd starts the
-# plain build in any case.
-UNSANITIZED     := systemd agent_suspend attach_agent attach_qmp libvirt_full_disk libvirt_migration
+# plain build in any case; kvmscope run is not confined in sanitized builds.
+UNSANITIZED     := systemd agent_suspend attach_agent attach_qmp libvirt_full_disk \
+	libvirt_migration confine
 TEST_SOURCES    := $(filter-out $(if $(SANITIZE),$(UNSANITIZED:%=tests/kvm/test_%.c)), \
 	$(foreach folder,$(TEST_FOLDERS),$(wildcard $(folder)/*.c)) \
 	$(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time from exec of kvmscope to the first instructions of the guest kernel, and the resident
- * memory of kvmscope apart from the guest's RAM. The kernel is an ELF file, made here, whose first
- * instructions write a byte to the serial port.
+ * The time from exec of kvmscope to the first instructions of the guest kernel, what the sandbox
+ * adds to it and to an exit, and the resident memory of kvmscope apart from the guest's RAM. The
+ * kernel is an ELF file, made here, that writes to a port some times, and then a byte to the serial
+ * port.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -22,14 +23,19 @@
 #define RUNS_MAX  15
 #define RUNS      bench_size(RUNS_MAX, 2)
 #define GUEST_MIB 128
+#define EXITS     20000
 
 static const struct bench_bound memory_bound = { BENCH_MOST, 8 }; /* MiB */
 
-/* mov dx,0x3f8; mov al,'!'; out dx,al; 1: hlt; jmp 1b */
-static const uint8_t code[] = { 0x66, 0xba, 0xf8, 0x03, 0xb0, '!', 0xee, 0xf4, 0xeb, 0xfd };
+/* mov ecx,1; mov dx,0x80; 1: out dx,al; dec ecx; jnz 1b; mov dx,0x3f8; mov al,'!'; out dx,al;
+ * 2: hlt; jmp 2b */
+static uint8_t code[] = { 0xb9, 1,    0,    0,    0,    0x66, 0xba, 0x80, 0x00, 0xee, 0xff, 0xc9,
+			  0x75, 0xfb, 0x66, 0xba, 0xf8, 0x03, 0xb0, '!',  0xee, 0xf4, 0xeb, 0xfd };
 
-static int write_kernel(void)
+static int write_kernel(uint32_t exits)
 {
+	memcpy(code + 1, &exits, sizeof(exits));
+
 	struct {
 		Elf64_Ehdr header;
 		Elf64_Phdr program;
@@ -64,7 +70,7 @@ static int write_kernel(void)
 }
 
 /* Starts kvmscope with its console on a pipe, whose reading end becomes *CONSOLE. */
-static pid_t start(const char *profile, int *console)
+static pid_t start(const char *option, const char *sandbox, int *console)
 {
 	int ends[2];
 	pid_t child;
@@ -78,7 +84,7 @@ static pid_t start(const char *profile, int *console)
 		close(ends[0]);
 		close(ends[1]);
 		execl(PROGRAM, PROGRAM, "run", "--quiet", "--kernel", KERNEL, "--mem", "128M",
-		      profile, NULL);
+		      option, sandbox, NULL);
 		_exit(127);
 	}
 	close(ends[1]);
@@ -102,12 +108,12 @@ static void end(pid_t child, int console)
 	close(console);
 }
 
-/* ms from exec to the byte; negative: the guest does not run. */
-static double time_start(void)
+/* ms from exec to the byte, with the option SANDBOX or NULL; negative: the guest does not run. */
+static double time_start(const char *sandbox)
 {
 	uint64_t begin = bench_time(CLOCK_MONOTONIC), passed;
 	int console;
-	pid_t child = start("--no-profile", &console);
+	pid_t child = start("--no-profile", sandbox, &console);
 	bool up = wait_for_byte(console);
 
 	passed = bench_time(CLOCK_MONOTONIC) - begin;
@@ -140,7 +146,7 @@ static double resident_without_guest(pid_t child)
 static double measure_memory(const char *profile)
 {
 	int console;
-	pid_t child = start(profile, &console);
+	pid_t child = start(profile, NULL, &console);
 	bool up = wait_for_byte(console);
 	double resident;
 
@@ -158,25 +164,51 @@ static void report_memory(const char *what, double mib, struct bench_bound bound
 		bench_print_bound(what, mib, "MiB", bound);
 }
 
+/* With the sandbox and without it in turn. False: the guest does not run. */
+static bool compare(double *with, double *without)
+{
+	for (int run = 0; run < RUNS; run++) {
+		with[run] = time_start(NULL);
+		without[run] = time_start("--no-sandbox");
+		if (with[run] < 0 || without[run] < 0)
+			return false;
+	}
+	return true;
+}
+
+static void print_comparison(const char *what, double *with, double *without, double per,
+			     const char *unit)
+{
+	double ratios[RUNS_MAX];
+
+	for (int run = 0; run < RUNS; run++)
+		ratios[run] = with[run] / without[run];
+	bench_print_ratio(what, bench_median(with, RUNS) * per, unit, "--no-sandbox",
+			  bench_median(without, RUNS) * per, ratios, (size_t)RUNS);
+}
+
 int main(void)
 {
-	double times[RUNS_MAX];
+	double with[RUNS_MAX], without[RUNS_MAX];
 
 	if (access("/dev/kvm", R_OK | W_OK)) {
 		bench_skip("startup and memory", "no /dev/kvm");
 		return 0;
 	}
-	if (write_kernel())
+	if (write_kernel(1))
 		return 1;
-	for (int run = 0; run < RUNS; run++) {
-		times[run] = time_start();
-		if (times[run] < 0) {
-			bench_skip("startup and memory", "the guest does not start");
-			return 1;
-		}
+	if (!compare(with, without)) {
+		bench_skip("startup and memory", "the guest does not start");
+		return 1;
 	}
-	bench_print("startup: exec of kvmscope to the guest's first instructions",
-		    bench_median(times, RUNS), "ms");
+	print_comparison("startup: exec of kvmscope to the guest's first instructions", with,
+			 without, 1, "ms");
+	if (write_kernel(EXITS) || !compare(with, without))
+		return 1;
+	print_comparison("exit for a port write, from startup on", with, without, 1e3 / EXITS,
+			 "us");
+	if (write_kernel(1))
+		return 1;
 	report_memory("memory: resident apart from the guest RAM, 1 vCPU, 128 MiB, no profile",
 		      measure_memory("--no-profile"), memory_bound);
 	report_memory("memory: resident apart from the guest RAM, 1 vCPU, 128 MiB, profiling",

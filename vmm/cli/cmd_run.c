@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/confine.h"
 #include "vmm/cli/record_archive.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/recording_disks.h"
@@ -23,6 +25,8 @@
 #include "vmm/cli/run_triggers.h"
 #include "vmm/cli/run_watch.h"
 #include "vmm/devices/terminal.h"
+#include "vmm/disk/guest_disk.h"
+#include "vmm/disk/sandbox_broker.h"
 #include "vmm/kvm/statistics.h"
 #include "vmm/machine/machine.h"
 #include "vmm/perf_data/perf_data_output.h"
@@ -46,8 +50,10 @@ struct run {
 	uint64_t started, ended;   /* ms of CLOCK_MONOTONIC */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
-	bool never_watched; /* the address of a watch was not found */
-	bool skips_disks;   /* ended by SIGTERM, SIGHUP or --timeout: the disks are not searched */
+	bool never_watched;                 /* the address of a watch was not found */
+	struct sandbox_broker *disk_reader; /* NULL: the disks are not searched */
+	char *disks[RUN_DISKS_MAX];         /* for it: owned, absolute paths */
+	bool skips_disks; /* ended by SIGTERM, SIGHUP or --timeout: the disks are not searched */
 	struct vcpu_statistic interpreted;   /* of the first vCPU, closed after the warning */
 	uint64_t interpreted_before, polled; /* its value at the last poll, in ms of CPU time */
 };
@@ -132,6 +138,25 @@ static struct trigger *trigger_of(const struct run *run)
 	return flight_of(run) ? flight_requests_trigger(flight_of(run)) : NULL;
 }
 
+/* A process that may execute the program that reads disks; this one no longer may. */
+static int start_disk_reader(struct run *run)
+{
+	const struct run_options *options = &run->options;
+	struct disk_file files[RUN_DISKS_MAX] = { 0 };
+
+	if (!options->profile || !record_options_search_disks(&options->record) ||
+	    options->flight || !options->disk_count || !guest_disk_reader())
+		return 0;
+	for (size_t i = 0; i < options->disk_count; i++) {
+		run->disks[i] = realpath(options->disks[i].path, NULL);
+		if (!run->disks[i])
+			return error_set(-errno, "--disk %s: %m", options->disks[i].path);
+		files[i].path = run->disks[i];
+	}
+	return sandbox_broker_start(&run->disk_reader, guest_disk_reader(), files,
+				    options->disk_count);
+}
+
 static int create_machine(struct run *run)
 {
 	struct machine_options options = {
@@ -169,7 +194,9 @@ static int create_machine(struct run *run)
 		error = run_profile_start(run->profile, machine);
 	if (!error)
 		error = run_triggers_start(&run->triggers, machine, trigger_of(run));
-	return error ? error : run_control_open(&run->control, &run->options, run->profile);
+	if (!error)
+		error = run_control_open(&run->control, &run->options, run->profile);
+	return error ? error : confine_main();
 }
 
 static void fire_dump(const struct run *run)
@@ -405,10 +432,11 @@ static void search_disks(const struct run *run, unsigned int files)
 						   .files = files,
 						   .disks = disks,
 						   .count = options->disk_count,
+						   .broker = run->disk_reader,
 						   .signal_fd = run->signal_fd };
 
 	for (size_t i = 0; i < options->disk_count; i++)
-		disks[i] = options->disks[i].path;
+		disks[i] = run->disk_reader ? run->disks[i] : options->disks[i].path;
 	if (record_options_search_disks(&options->record) && !options->flight && !run->skips_disks)
 		recording_disks_search(&recording);
 }
@@ -457,6 +485,9 @@ static void clean_up(struct run *run)
 	run_profile_destroy(run->profile);
 	destroy_machine(run);
 	vcpu_statistic_close(&run->interpreted);
+	sandbox_broker_end(run->disk_reader);
+	for (size_t i = 0; i < RUN_DISKS_MAX; i++)
+		free(run->disks[i]);
 	if (run->signal_fd >= 0)
 		close(run->signal_fd);
 	run_options_free(&run->options);
@@ -474,7 +505,11 @@ int command_run(int argc, char **argv)
 	log_quiet(run.options.record.quiet);
 	log_verbose(run.options.record.verbose);
 	run.signal_fd = record_signals(signals);
-	error = run.signal_fd < 0 ? run.signal_fd : create_machine(&run);
+	error = run.signal_fd < 0 ? run.signal_fd : start_disk_reader(&run);
+	if (!error)
+		error = confine_start(&run.options);
+	if (!error)
+		error = create_machine(&run);
 	if (error) {
 		status = command_failed();
 		status = error == -ENOTSUP ? EXIT_UNSUPPORTED : status;

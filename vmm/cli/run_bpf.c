@@ -59,6 +59,12 @@ static int start_if_as_good(struct attach **attach, const struct run_options *op
 		"on kvm_intel it has no kernel call chains, and no tasks of a guest that is not Linux");
 }
 
+bool run_bpf_is_tried(const struct run_options *options)
+{
+	return options->profile && (options->sampler == RUN_SAMPLER_BPF ||
+				    (options->sampler == RUN_SAMPLER_AUTO && !why_kicks(options)));
+}
+
 int run_bpf_start(struct attach **attach, const struct run_options *options)
 {
 	bool automatic = options->sampler == RUN_SAMPLER_AUTO;

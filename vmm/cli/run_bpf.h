@@ -6,6 +6,8 @@
 #ifndef KVMSCOPE_CLI_RUN_BPF_H
 #define KVMSCOPE_CLI_RUN_BPF_H
 
+#include <stdbool.h>
+
 #include "vmm/attach/attachment.h"
 #include "vmm/cli/run_options.h"
 
@@ -15,5 +17,8 @@
  * for kicks. The errors of attach_open() and attach_start() if OPTIONS accept only BPF.
  */
 int run_bpf_start(struct attach **attach, const struct run_options *options);
+
+/* True if run_bpf_start() tries BPF. Any thread. */
+bool run_bpf_is_tried(const struct run_options *options);
 
 #endif

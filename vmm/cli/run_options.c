@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -120,6 +121,15 @@ static int add_trigger(void *target, char *text)
 	return trigger_options_add(&((struct run_options *)target)->triggers, text);
 }
 
+static int set_user(void *target, char *text)
+{
+	((struct run_options *)target)->user = text;
+	if (!getpwnam(text))
+		return error_set(-EINVAL, "--user %s: there is no such user", text);
+	return geteuid() ? error_set(-EINVAL, "--user %s: only root can become another user", text)
+			 : 0;
+}
+
 static int set_name(void *target, char *text)
 {
 	((struct run_options *)target)->name = text;
@@ -160,6 +170,10 @@ static const struct option_row machine_rows[] = {
 	{ "disk", "FILE[,ro]", "Raw image as a virtio disk, up to 5 times", OPTION_PARSE,
 	  .parse = add_disk },
 	{ "reboot", NULL, "Start the guest again after a reset", OPTION_SET, AT(reboot) },
+	{ "user", "NAME", "As root: become this user before the guest starts", OPTION_PARSE,
+	  .parse = set_user },
+	{ "no-sandbox", NULL, "Do not confine kvmscope's threads; for debugging", OPTION_CLEAR,
+	  AT(sandbox) },
 	{ "nested", NULL, "Let the guest run guests of its own by VMX or SVM", OPTION_SET,
 	  AT(nested) },
 	{ "console", "WHERE", "Serial port ttyS0: stdio, none or a file (stdio)", OPTION_PARSE,
@@ -392,6 +406,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.ring_size = NOT_GIVEN,
 		.flight_max = 32,
 		.control = true,
+		.sandbox = true,
 	};
 	error = record_options_init(&options->record, argc, argv);
 	if (!error)

@@ -67,6 +67,9 @@ struct run_options {
 	unsigned int flight_max; /* files that the guest can cause */
 	struct trigger_options triggers; /* besides those that are always active */
 
+	bool sandbox;     /* confine the threads: see confine.h */
+	const char *user; /* whose rights to take, as root; NULL */
+
 	bool control;             /* listen for kvmscope ctl */
 	const char *control_path; /* at this socket; NULL: at one in the runtime directory */
 	const char *name;         /* of that socket; NULL: the pid */

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the threads of kvmscope run may do: a debugger makes each of them call what a guest that has
+ * taken it over would call.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/landlock.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
+#include "tests/unit/run_command.h"
+#include "tests/unit/shim/test.h"
+
+#define RUN                                                                                        \
+	"run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 -F 1 --console none -o /dev/null "   \
+	"--append program=shares_rounds=1000000_chunk=1000000"
+#define FOREIGN "/etc/passwd"
+/* A result besides those of system calls: the seccomp filter stopped it. */
+#define TRAPPED (-4096)
+/* Bytes below RSP that a leaf function may use, and some more. */
+#define RED_ZONE 512
+
+static const struct call {
+	const char *name;
+	long number;
+	unsigned long long arguments[3];
+} calls[] = {
+	{ "execve", SYS_execve, { 0 } },
+	{ "execveat", SYS_execveat, { 0 } },
+	{ "ptrace", SYS_ptrace, { PTRACE_ATTACH, 1 } },
+	{ "process_vm_readv", SYS_process_vm_readv, { 1 } },
+	{ "socket", SYS_socket, { AF_INET, SOCK_STREAM } },
+	{ "bpf", SYS_bpf, { BPF_MAP_CREATE } },
+	{ "mount", SYS_mount, { 0 } },
+	{ "setresuid", SYS_setresuid, { 0 } },
+	{ "finit_module", SYS_finit_module, { 0 } },
+	{ "io_uring_setup", SYS_io_uring_setup, { 1 } },
+};
+
+/* Of a thread that ptrace has stopped and that is in a system call. */
+static void stop(pid_t thread, struct user_regs_struct *registers)
+{
+	int status;
+
+	REQUIRE_EQUAL(ptrace(PTRACE_SEIZE, thread, 0, PTRACE_O_TRACESYSGOOD), 0);
+	REQUIRE_EQUAL(ptrace(PTRACE_INTERRUPT, thread, 0, 0), 0);
+	REQUIRE_EQUAL(waitpid(thread, &status, __WALL), thread);
+	REQUIRE(WIFSTOPPED(status));
+	REQUIRE_EQUAL(ptrace(PTRACE_GETREGS, thread, 0, registers), 0);
+}
+
+static void write_text(pid_t thread, unsigned long long address, const char *text)
+{
+	uint64_t words[4] = { 0 };
+
+	memcpy(words, text, strlen(text) + 1);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		REQUIRE_EQUAL(ptrace(PTRACE_POKEDATA, thread, address + 8 * i, words[i]), 0);
+}
+
+/* Continues THREAD by REQUEST until it stops for SIGNAL; others, such as kicks, are dropped. */
+static void run_until(pid_t thread, enum __ptrace_request request, int signal)
+{
+	int status = 0;
+
+	for (int tries = 0; tries < 100; tries++) {
+		CHECK_EQUAL(ptrace(request, thread, 0, 0), 0);
+		CHECK_EQUAL(waitpid(thread, &status, __WALL), thread);
+		if (!WIFSTOPPED(status) || WSTOPSIG(status) == signal)
+			break;
+	}
+	CHECK(WIFSTOPPED(status));
+}
+
+#define SYSCALL_STOP (SIGTRAP | 0x80) /* PTRACE_O_TRACESYSGOOD */
+
+/* Makes the stopped THREAD call NUMBER by the instruction at SYSCALL. Its result, or TRAPPED. */
+static long inject(pid_t thread, unsigned long long syscall,
+		   const struct user_regs_struct *registers, long number,
+		   const unsigned long long *arguments)
+{
+	struct user_regs_struct changed = *registers, after = { 0 };
+
+	changed.rip = syscall;
+	changed.rax = (unsigned long long)number;
+	changed.orig_rax = -1ull; /* no call to restart */
+	changed.rdi = arguments[0];
+	changed.rsi = arguments[1];
+	changed.rdx = arguments[2];
+	changed.r10 = 0;
+	CHECK_EQUAL(ptrace(PTRACE_SETREGS, thread, 0, &changed), 0);
+	run_until(thread, PTRACE_SYSCALL, SYSCALL_STOP);
+	run_until(thread, PTRACE_SYSCALL, SYSCALL_STOP);
+	CHECK_EQUAL(ptrace(PTRACE_GETREGS, thread, 0, &after), 0);
+	/* seccomp restores RAX and sends SIGSYS. */
+	if (after.rax != (unsigned long long)number)
+		return (long)after.rax;
+	run_until(thread, PTRACE_CONT, SIGSYS);
+	return TRAPPED;
+}
+
+static long open_foreign(pid_t thread, unsigned long long syscall,
+			 const struct user_regs_struct *registers)
+{
+	unsigned long long path = (registers->rsp - RED_ZONE) & ~7ull;
+
+	write_text(thread, path, FOREIGN);
+	return inject(thread, syscall, registers, SYS_openat,
+		      (const unsigned long long[]){ (unsigned long long)AT_FDCWD, path, O_RDONLY });
+}
+
+static bool has_landlock(void)
+{
+	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) >= 2;
+}
+
+static void check_thread(pid_t thread, const char *name, unsigned long long syscall)
+{
+	struct user_regs_struct registers;
+	long result;
+
+	stop(thread, &registers);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		result = inject(thread, syscall, &registers, calls[i].number, calls[i].arguments);
+		if (result != TRAPPED)
+			FAIL_TEST("%s may call %s: %ld", name, calls[i].name, result);
+	}
+	result = open_foreign(thread, syscall, &registers);
+	if (has_landlock() && result != -EACCES)
+		FAIL_TEST("%s may open " FOREIGN ": %ld", name, result);
+	ptrace(PTRACE_SETREGS, thread, 0, &registers);
+	ptrace(PTRACE_DETACH, thread, 0, 0);
+}
+
+/* An instruction SYSCALL of the program: the main thread waits in poll(). */
+static unsigned long long find_syscall(pid_t pid)
+{
+	struct user_regs_struct registers;
+	unsigned long long at;
+
+	stop(pid, &registers);
+	at = registers.rip - 2;
+	CHECK_EQUAL(ptrace(PTRACE_PEEKTEXT, pid, at, 0) & 0xffff, 0x050f);
+	ptrace(PTRACE_DETACH, pid, 0, 0);
+	return at;
+}
+
+/* The thread of PID called NAME, or 0. */
+static pid_t find_thread(pid_t pid, const char *name)
+{
+	char path[300], comm[32];
+	struct dirent *entry;
+	pid_t found = 0;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	tasks = opendir(path);
+	while (tasks && !found && (entry = readdir(tasks))) {
+		int directory = dirfd(tasks), fd;
+		ssize_t size;
+
+		snprintf(path, sizeof(path), "%s/comm", entry->d_name);
+		fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+		size = fd >= 0 ? read(fd, comm, sizeof(comm) - 1) : -1;
+		if (size > 0 && !strncmp(comm, name, strlen(name)))
+			found = atoi(entry->d_name);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (tasks)
+		closedir(tasks);
+	return found;
+}
+
+static void start(struct program *program, const char *arguments)
+{
+	program_start(program, arguments);
+	for (int tries = 0; tries < 600 && !find_thread(program->pid, "vCPU 0"); tries++)
+		usleep(50000);
+	REQUIRE(find_thread(program->pid, "vCPU 0") > 0);
+	usleep(200000); /* it enters the guest */
+}
+
+TEST(confine, no_thread_may_leave_its_sandbox)
+{
+	static const char *const names[] = { "vCPU 0",    "vCPU 1",  "devices",
+					     "collector", "control", "kvmscope" };
+	struct program program;
+	unsigned long long syscall;
+
+	GUEST_REQUIRED();
+	start(&program, RUN " --cpus 2");
+	syscall = find_syscall(program.pid);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		pid_t thread = find_thread(program.pid, names[i]);
+
+		if (!thread)
+			FAIL_TEST("there is no thread %s", names[i]);
+		else
+			check_thread(thread, names[i], syscall);
+	}
+	/* The guest is not disturbed. */
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	CHECK_EQUAL(program.status, 0);
+	CHECK(strstr(program.text, " samples in "));
+}
+
+/* The same tools find what is allowed. */
+TEST(confine, without_a_sandbox_the_calls_are_possible)
+{
+	struct user_regs_struct registers;
+	struct program program;
+	unsigned long long syscall;
+	pid_t thread;
+
+	GUEST_REQUIRED();
+	start(&program, RUN " --no-sandbox");
+	syscall = find_syscall(program.pid);
+	thread = find_thread(program.pid, "devices");
+	stop(thread, &registers);
+	CHECK(inject(thread, syscall, &registers, SYS_socket,
+		     (const unsigned long long[]){ AF_INET, SOCK_STREAM, 0 }) >= 0);
+	CHECK(open_foreign(thread, syscall, &registers) >= 0);
+	ptrace(PTRACE_SETREGS, thread, 0, &registers);
+	ptrace(PTRACE_DETACH, thread, 0, 0);
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+}
+
+TEST(confine, a_violation_names_the_thread_and_the_call)
+{
+	struct user_regs_struct registers;
+	struct program program;
+	unsigned long long syscall;
+	pid_t thread;
+
+	GUEST_REQUIRED();
+	start(&program, RUN);
+	syscall = find_syscall(program.pid);
+	thread = find_thread(program.pid, "vCPU 0");
+	stop(thread, &registers);
+	CHECK_EQUAL(inject(thread, syscall, &registers, SYS_execve,
+			   (const unsigned long long[]){ 0, 0, 0 }),
+		    TRAPPED);
+	ptrace(PTRACE_DETACH, thread, 0, SIGSYS);
+	program_wait(&program);
+	CHECK_EQUAL(program.status, 1);
+	CHECK(strstr(program.text,
+		     "error: the thread 'vCPU 0' called execve (59), which its seccomp "
+		     "filter forbids; --no-sandbox runs without filters\n"));
+}
+
+static char *status_of(const struct program *program)
+{
+	return command_output(NULL, "cat /proc/%d/task/%d/status", program->pid,
+			      find_thread(program->pid, "vCPU 0"));
+}
+
+TEST(confine, root_can_become_another_user)
+{
+	char directory[] = "/tmp/kvmscope-confine-XXXXXX", arguments[512], *status;
+	struct program program;
+	struct stat file;
+
+	GUEST_REQUIRED();
+	if (geteuid())
+		SKIP("only root can become another user");
+	REQUIRE(mkdtemp(directory) && !chown(directory, 65534, 65534));
+	snprintf(arguments, sizeof(arguments), RUN " --user nobody -o %s/perf.data", directory);
+	start(&program, arguments);
+	status = status_of(&program);
+	CHECK(strstr(status, "Uid:\t65534\t65534\t65534\t65534\n"));
+	CHECK(strstr(status, "Gid:\t65534\t65534\t65534\t65534\n"));
+	CHECK(strstr(status, "CapPrm:\t0000004000000000\n")); /* CAP_PERFMON */
+	free(status);
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	CHECK_EQUAL(program.status, 0);
+	snprintf(arguments, sizeof(arguments), "%s/perf.data", directory);
+	CHECK(!stat(arguments, &file) && file.st_uid == 65534);
+	unlink(arguments);
+	rmdir(directory);
+	program_refuses("run --kernel " GUEST_IMAGE " --user nobody-knows",
+			"--user nobody-knows: there is no such user");
+}
+
+/* CapBnd, CapPrm and more in /proc/PID/task/TID/status. */
+TEST(confine, no_capability_can_be_regained)
+{
+	struct program program;
+	char *status;
+
+	GUEST_REQUIRED();
+	start(&program, RUN " --sampler kick");
+	status = status_of(&program);
+	CHECK(strstr(status, "CapBnd:\t0000000000000000\n") || geteuid());
+	CHECK(strstr(status, "CapPrm:\t0000004000000000\n") || geteuid()); /* CAP_PERFMON */
+	CHECK(strstr(status, "NoNewPrivs:\t1\n"));
+	free(status);
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+}
