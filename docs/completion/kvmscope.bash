@@ -32,7 +32,11 @@ _kvmscope_values() {
 	--watch) _kvmscope_words jiffies_64:8:w schedule:x ;;
 	--format | -f) _kvmscope_words folded html pprof script sysroot ;;
 	--by) _kvmscope_words cgroup container ;;
-	--event | -e) [ "${COMP_WORDS[1]}" = run ] && _kvmscope_words cpu-clock ;;
+	--event | -e) case ${COMP_WORDS[1]} in
+		run) _kvmscope_words cpu-clock ;;
+		attach) _kvmscope_words cpu-clock cycles ;;
+		*) return 1 ;;
+		esac ;;
 	--time) [[ ${COMP_WORDS[1]} == @(attach|stat) ]] && return 1; _kvmscope_words 10%/1 0%-50% ;;
 	--sort | -s) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
 	--pid | -p) [[ ${COMP_WORDS[1]} == @(attach|stat) ]] && _kvmscope_vms || _kvmscope_runs 1 ;;

@@ -68,9 +68,21 @@ static unsigned int vcpus_max(const struct vmm_process *process, bool own)
 	return MIN(to_come, VMM_VCPUS_MAX);
 }
 
+/* Only events of perf count cycles. */
+static int check_event(const struct attach *attach, const struct attach_backend *backend)
+{
+	return attach->target.event == ATTACH_CYCLES && !backend->has_cycles
+		       ? error_set(-ENOTSUP, "%s samples by cpu-clock only, not by cycles",
+				   backend->name)
+		       : 0;
+}
+
 static int try_backend(struct attach *attach, const struct attach_backend *backend)
 {
 	int error = check_process(attach, backend);
+
+	if (!error)
+		error = check_event(attach, backend);
 
 	attach->target.vcpus_max = vcpus_max(attach->process, attach->own);
 	attach->target.frequency = attach->frequency;
@@ -251,6 +263,7 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 		.process = attach->process,
 		.memory = &attach->memory,
 		.callchains = options->callchains,
+		.event = options->event,
 		.own = options->own,
 		.monitor = options->monitor,
 		.stop_limit =

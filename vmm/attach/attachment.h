@@ -32,11 +32,12 @@ struct attach;
 struct attach_options {
 	pid_t pid; /* 0: the process of the domain or of the monitor's socket */
 	int vm;    /* its descriptor in a process with several VMs; 0: the only VM */
-	/* The VM belongs to this process: all vCPUs exist but may not run yet, the caller reports
-	 * when they start (attach_rescan()), and CPU time is sampled even if cycles could be. */
+	/* The VM belongs to this process: all vCPUs exist but may not run yet, and the caller
+	 * reports when they start (attach_rescan()). */
 	bool own;
 	struct monitor_address monitor; /* as given by the user */
 	const char *backend;            /* its name, or "auto" for the best one that works */
+	enum attach_event event;        /* cycles only by bpf and perf */
 	unsigned int frequency;         /* Hz */
 	bool callchains;
 	bool overwrite;          /* rings keep the newest samples, for a flight recorder */

@@ -77,9 +77,10 @@ enum attach_event {
 struct attach_target {
 	const struct vmm_process *process;
 	struct vmm_memory *memory;
-	unsigned int frequency; /* Hz, for each vCPU thread */
-	bool own; /* the VM belongs to this process: its vCPUs are always sampled by the clock */
-	unsigned int vcpus_max; /* ids of vCPUs are below it, also those of hot-plugged ones */
+	unsigned int frequency;  /* Hz, for each vCPU thread */
+	enum attach_event event; /* the requested one */
+	bool own;                /* the VM belongs to this process */
+	unsigned int vcpus_max;  /* ids of vCPUs are below it, also those of hot-plugged ones */
 	bool callchains;
 	struct monitor_address monitor; /* of QEMU, as given by the user */
 	uint64_t stop_limit;            /* ns that a thread may be stopped, for backends that do */
@@ -102,6 +103,7 @@ struct attach_backend {
 	const char *name;
 	const char *is; /* for messages: what it does, and its limits */
 	bool has_callchains;
+	bool has_cycles;            /* samples by ATTACH_CYCLES, too */
 	unsigned int frequency_max; /* Hz; 0: unlimited */
 	bool emulated; /* works without KVM, and for processes that cannot be inspected */
 

@@ -444,7 +444,7 @@ static int open_all(struct attach_source *source)
 {
 	const struct attach_target *target = source->target;
 	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency,
-				      target->own);
+				      target->event);
 
 	source->chunks = ring_chunks(target);
 	if (!error)
@@ -524,6 +524,7 @@ const struct attach_backend attach_bpf = {
 	.is = "a BPF program in the kernel: samples with call chains (on kvm_intel "
 	      "in user space only: the stack pointer is in the VMCS), stops nothing",
 	.has_callchains = true,
+	.has_cycles = true,
 	.probe = probe,
 	.open = open_bpf,
 	.event = event_of,

@@ -66,7 +66,7 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 	source->target = target;
 	open_nested(source);
 	error = perf_event_choose(&source->choice, target->process->pid, target->frequency,
-				  target->own);
+				  target->event);
 	source->choice.attribute.sample_type =
 		PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
 	source->choice.attribute.watermark = 1;
@@ -85,7 +85,7 @@ static int probe(void)
 {
 	struct perf_event_choice choice;
 
-	return perf_event_choose(&choice, getppid(), 1, false);
+	return perf_event_choose(&choice, getppid(), 1, ATTACH_CLOCK);
 }
 
 static enum attach_event event_of(const struct attach_source *source)
@@ -205,6 +205,7 @@ static bool close_perf(struct attach_source *source)
 const struct attach_backend attach_perf = {
 	.name = "perf",
 	.is = "perf events on the vCPU threads: samples without call chains",
+	.has_cycles = true,
 	.probe = probe,
 	.open = open_perf,
 	.event = event_of,

@@ -11,7 +11,7 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "shared/log.h"
+#include "shared/mediated_pmu.h"
 
 void perf_event_set_frequency(struct perf_event_choice *choice, unsigned int frequency)
 {
@@ -86,32 +86,40 @@ int perf_event_explain(int error, pid_t pid)
 }
 
 /* The kernel limits only events with a frequency, and lowers the limit by itself. */
-static void warn_of_limit(unsigned int frequency)
+static int explain_cycles(int error, unsigned int frequency)
 {
 	unsigned int max = frequency_max();
 
-	if (max && frequency > max)
-		log_warning("the kernel limits cycle samples to %u Hz, below %u (see "
-			    "/proc/sys/kernel/perf_event_max_sample_rate): CPU time is sampled "
-			    "instead",
-			    max, frequency);
+	if (error == -EINVAL && max && frequency > max)
+		return error_set(-ENOTSUP,
+				 "the kernel limits cycle samples to %u Hz, below %u (see "
+				 "/proc/sys/kernel/perf_event_max_sample_rate): use a lower -F, or "
+				 "--event cpu-clock",
+				 max, frequency);
+	return error_set(-ENOTSUP,
+			 "this host has no counter for cycles (%s): use --event cpu-clock",
+			 strerror(-error));
+}
+
+static int refuse_mediated(void)
+{
+	return error_set(
+		-ENOTSUP,
+		"KVM gives its guests this host's counters (enable_mediated_pmu): an event of "
+		"cycles would make the start of VMs fail; use --event cpu-clock");
 }
 
 int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency,
-		      bool clock_only)
+		      enum attach_event event)
 {
-	int fd = -ENOENT;
+	int fd;
 
-	if (!clock_only) {
-		describe(choice, ATTACH_CYCLES, frequency);
-		fd = try_open(&choice->attribute, pid);
-		if (fd == -EINVAL)
-			warn_of_limit(frequency);
-	}
-	if (fd < 0 && fd != -EACCES && fd != -EPERM) {
-		describe(choice, ATTACH_CLOCK, frequency);
-		fd = try_open(&choice->attribute, pid);
-	}
+	if (event == ATTACH_CYCLES && mediated_pmu_is_enabled("/sys/module"))
+		return refuse_mediated();
+	describe(choice, event, frequency);
+	fd = try_open(&choice->attribute, pid);
+	if (fd < 0 && event == ATTACH_CYCLES && fd != -EACCES && fd != -EPERM)
+		return explain_cycles(fd, frequency);
 	if (fd < 0)
 		return perf_event_explain(fd, pid);
 	close(fd);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The perf event that samples vCPU threads: cycles if they can be counted, else the clock. Any
- * thread. */
+/* The perf event that samples vCPU threads: the clock, or cycles. Any thread. */
 #ifndef KVMSCOPE_ATTACH_PERF_EVENT_H
 #define KVMSCOPE_ATTACH_PERF_EVENT_H
 
@@ -16,12 +15,12 @@ struct perf_event_choice {
 };
 
 /*
- * Chooses the event by trying it on process PID at FREQUENCY Hz. Falls back to the clock, with a
- * warning if the frequency is the reason. -EACCES, -ENOTSUP and others of perf_event_open(), with
- * the message.
+ * Describes EVENT and tries it on process PID at FREQUENCY Hz. -ENOTSUP: cycles cannot be counted,
+ * or not without harm to VMs (mediated_pmu.h); -EACCES and others of perf_event_open(), with the
+ * message.
  */
 int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency,
-		      bool clock_only);
+		      enum attach_event event);
 
 /* Sets the frequency, in Hz, of events that are opened later. */
 void perf_event_set_frequency(struct perf_event_choice *choice, unsigned int frequency);

@@ -31,6 +31,9 @@ static int set_agent(void *target, char *text)
 		       : error_set(-EINVAL, "--agent %s is not vsock:CID:PORT", text);
 }
 
+/* By enum attach_event. */
+static const char *const events[] = { "cpu-clock", "cycles", NULL };
+
 #define AT(field) .offset = offsetof(struct attach_command_options, field)
 
 static const struct option_row vm_rows[] = {
@@ -46,6 +49,8 @@ static const struct option_row vm_rows[] = {
 	  AT(attach.monitor.socket) },
 	{ "backend", "WAY", "Sample by auto, bpf, perf, ptrace, qmp (auto)", OPTION_PARSE,
 	  .parse = set_backend },
+	{ "event", "NAME", "Sample by cpu-clock or cycles (cpu-clock)", OPTION_CHOICE,
+	  AT(attach.event), .letter = 'e', .choices = events },
 	{ "stop-limit", "US", "ptrace: longest stop of a vCPU in us (200)", OPTION_NUMBER,
 	  AT(attach.stop_limit), .low = 1, .high = STOP_LIMIT_MAX },
 	{ "agent", "SOCKET", "Guest agent's socket, or vsock:CID:PORT", OPTION_PARSE,

@@ -151,6 +151,7 @@ static int open_session(struct domain_profile *domain, struct session **session)
 		.pid = domain->info.pid,
 		.monitor = { .domain = domain->name, .uri = domain->uri },
 		.backend = settings->backend,
+		.event = settings->cycles ? ATTACH_CYCLES : ATTACH_CLOCK,
 		.frequency = settings->frequency,
 		.callchains = settings->callchains,
 		.ring_size = RING_SIZE_USUAL,

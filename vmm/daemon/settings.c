@@ -79,6 +79,14 @@ static int set_backend(struct domain_settings *settings, const char *key, const 
 	return 0;
 }
 
+static int set_event(struct domain_settings *settings, const char *key, const char *value)
+{
+	settings->cycles = !strcmp(value, "cycles");
+	return settings->cycles || !strcmp(value, "cpu-clock")
+		       ? 0
+		       : refuse(key, value, "cpu-clock or cycles");
+}
+
 static int set_flight(struct domain_settings *settings, const char *key, const char *value)
 {
 	bool on;
@@ -106,14 +114,16 @@ int settings_set(struct domain_settings *settings, const char *key, const char *
 		return set_switch(&settings->agent, key, value);
 	if (!strcmp(key, "frequency"))
 		return set_frequency(settings, key, value);
+	if (!strcmp(key, "event"))
+		return set_event(settings, key, value);
 	if (!strcmp(key, "backend"))
 		return set_backend(settings, key, value);
 	if (!strcmp(key, "flight"))
 		return set_flight(settings, key, value);
 	return error_set(
 		-ENOENT,
-		"there is no setting '%s' for a domain; there are profile, frequency, backend, flight, "
-		"call-graph and agent",
+		"there is no setting '%s' for a domain; there are profile, frequency, event, backend, "
+		"flight, call-graph and agent",
 		printable(key, copy));
 }
 
@@ -121,6 +131,6 @@ bool settings_are_same(const struct domain_settings *one, const struct domain_se
 {
 	return one->profile == other->profile && one->callchains == other->callchains &&
 	       one->agent == other->agent && one->frequency == other->frequency &&
-	       one->flight == other->flight && one->flight_memory == other->flight_memory &&
-	       !strcmp(one->backend, other->backend);
+	       one->cycles == other->cycles && one->flight == other->flight &&
+	       one->flight_memory == other->flight_memory && !strcmp(one->backend, other->backend);
 }

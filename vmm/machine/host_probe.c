@@ -61,6 +61,8 @@ static const struct {
 	  "No emulated performance counters for guests." },
 	{ "pmu.host", "hardware counters on the host", probe_host_pmu, false, ON_HOST,
 	  "No sampling by cycles, instructions or cache misses; the clock remains." },
+	{ "pmu.shared", "counters for host and guests", probe_shared_pmu, false, ON_HOST,
+	  "attach cannot sample by cycles; the clock remains." },
 	{ "pmu.guest", "hardware counters in guests", probe_guest_pmu, false, IN_VM,
 	  "perf inside a guest has no hardware events." },
 	{ "pmu.emulated", "emulated counters in guests", probe_emulated_pmu, false, IN_VM,

@@ -40,6 +40,7 @@ probe probe_int3;
 
 /* probe_pmu.c: performance counters of host and guest, perf's clock */
 probe probe_host_pmu;
+probe probe_shared_pmu;
 probe probe_guest_pmu;
 probe probe_emulated_pmu;
 probe probe_cpu_clock;

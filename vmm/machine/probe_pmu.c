@@ -12,6 +12,7 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
+#include "shared/mediated_pmu.h"
 #include "vmm/machine/probe_guest.h"
 #include "vmm/machine/probe_list.h"
 
@@ -219,6 +220,15 @@ static int guest_tsc(struct probe_row *row)
 	}
 	probe_vm_close(&vm);
 	return khz;
+}
+
+void probe_shared_pmu(struct probe_row *row)
+{
+	if (mediated_pmu_is_enabled("/sys/module"))
+		probe_report(row, PROBE_NO,
+			     "enable_mediated_pmu: events of cycles and VMs exclude each other");
+	else
+		probe_report(row, PROBE_YES, "KVM does not use enable_mediated_pmu");
 }
 
 /* Opens an event as vmm/pmu/pmu_host.c does: for a guest, kernel mode included. */

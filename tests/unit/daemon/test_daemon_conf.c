@@ -48,6 +48,8 @@ TEST(daemon_conf, unknown_keys_are_errors_with_their_line)
 		      "test.conf, line 1: 'frequency' is before the first [section]");
 	check_refused("[domains]\n\nfrequenzy = 99\n", "line 3: there is no setting 'frequenzy'");
 	check_refused("[domains]\nfrequency = 0\n", "line 2: frequency is '0'");
+	check_refused("[domains]\nevent = instructions\n",
+		      "line 2: event is 'instructions': it must be cpu-clock or cycles");
 	check_refused("[domains]\nfrequency = 99Hz\n", "line 2: frequency is '99Hz'");
 	check_refused("[domains]\nbackend = magic\n", "line 2: backend is 'magic'");
 	check_refused("[domains]\nprofile = perhaps\n", "must be on or off");
@@ -98,6 +100,9 @@ TEST(daemon_conf, nothing_is_profiled_by_default)
 	CHECK(settings.profile);
 	CHECK_EQUAL(settings.frequency, 99);
 	CHECK_STRING(settings.backend, "auto");
+	CHECK(!settings.cycles);
+	CHECK_EQUAL(settings_of("", PROFILE("event=\"cycles\""), &settings), 0);
+	CHECK(settings.cycles);
 	CHECK_EQUAL(settings_of("[domains]\nask-domains = off\n", PROFILE(""), &settings), 0);
 	CHECK(!settings.profile);
 	/* In another namespace, or in none. */
