@@ -5,45 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/e2e/browser.h"
 #include "tests/e2e/recorded_guest.h"
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 
-/* Uses a profile of its own and disables everything that would access a network. */
-#define CHROMIUM                                                                                             \
-	"timeout 90 chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run "           \
-	"--disable-background-networking --disable-component-update --disable-sync --enable-logging=stderr " \
-	"--allow-file-access-from-files --virtual-time-budget=5000 --window-size=1280,800 "
-
-static bool have_chromium(void)
+static struct browser_page open_page(const struct named_guest *recorded, const char *file,
+				     const char *view)
 {
-	return command_succeeds("chromium --version");
-}
+	char url[512];
 
-/* The page as the browser shows it after a while, and the error messages of its scripts. */
-struct opened {
-	char *page;
-	char *console;
-};
-
-static struct opened open_page(const struct named_guest *recorded, const char *file,
-			       const char *view)
-{
-	struct opened opened;
-	int status;
-
-	opened.page = command_output(
-		&status, CHROMIUM "--user-data-dir=%s/profile --dump-dom 'file://%s/%s%s' 2>%s/log",
-		recorded->home, recorded->home, file, view, recorded->home);
-	CHECK_EQUAL(status, 0);
-	opened.console = command_output(NULL, "grep CONSOLE %s/log", recorded->home);
-	return opened;
-}
-
-static void opened_free(struct opened *opened)
-{
-	free(opened->page);
-	free(opened->console);
+	snprintf(url, sizeof(url), "file://%s/%s%s", recorded->home, file, view);
+	return browser_open(recorded->home, url);
 }
 
 static void export_page(const struct named_guest *recorded, const char *options)
@@ -73,9 +46,9 @@ static void check_contains(const char *text, const char *part)
 TEST(flame_graph, draws_the_recording)
 {
 	struct named_guest recorded;
-	struct opened opened;
+	struct browser_page opened;
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
@@ -88,32 +61,32 @@ TEST(flame_graph, draws_the_recording)
 	check_contains(opened.page, "<dt>Lost</dt><dd>17</dd>");
 	check_contains(opened.page, "name=\"vcpu 1\"");
 	check_contains(opened.page, "Kernel module");
-	opened_free(&opened);
+	browser_page_free(&opened);
 	named_guest_end(&recorded);
 }
 
 TEST(flame_graph, reports_that_it_shows_a_part)
 {
 	struct named_guest recorded;
-	struct opened opened;
+	struct browser_page opened;
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "--time 10%/2");
 	opened = open_page(&recorded, "flame.html", "");
 	check_contains(opened.page, "<dt>Samples</dt><dd>300</dd>");
 	check_contains(opened.page, "Only a part of the recording: --time 10%/2.");
-	opened_free(&opened);
+	browser_page_free(&opened);
 	named_guest_end(&recorded);
 }
 
 TEST(flame_graph, searches_and_zooms)
 {
 	struct named_guest recorded;
-	struct opened opened;
+	struct browser_page opened;
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
@@ -127,7 +100,7 @@ TEST(flame_graph, searches_and_zooms)
 	CHECK(count_of(opened.page, "fill=\"hsl(328") > 1);
 	/* When zoomed into one vCPU, the other vCPU's frames are not drawn. */
 	CHECK(!strstr(opened.page, "name=\"vcpu 0\""));
-	opened_free(&opened);
+	browser_page_free(&opened);
 	named_guest_end(&recorded);
 }
 
@@ -137,10 +110,10 @@ TEST(flame_graph, shows_hostile_names_as_text)
 	static const char hostile[] =
 		"</script><script>document.title=\"owned\"</script><img/src=x/onerror=alert(1)>";
 	struct named_guest recorded;
-	struct opened opened;
+	struct browser_page opened;
 	char options[160];
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "<b>'\"&</title>", PERSPECTIVE_GUEST);
 	snprintf(options, sizeof(options), "--kallsyms %s/kallsyms", recorded.home);
@@ -153,7 +126,7 @@ TEST(flame_graph, shows_hostile_names_as_text)
 	CHECK(!strstr(opened.page, "<img"));
 	check_contains(opened.page, "&lt;img/src=x/onerror=alert(1)&gt;");
 	check_contains(opened.page, ">&lt;b&gt;'\"&amp;&lt;/title&gt;<");
-	opened_free(&opened);
+	browser_page_free(&opened);
 	named_guest_end(&recorded);
 }
 
@@ -161,7 +134,7 @@ TEST(flame_graph, shows_hostile_names_as_text)
  * an element, click(CSS) clicks one, say(TEXT) adds to the text that is returned. */
 static char *act(const struct named_guest *recorded, const char *hash, const char *script)
 {
-	struct opened opened;
+	struct browser_page opened;
 	char *said;
 
 	free(command_output(
@@ -181,7 +154,7 @@ static char *act(const struct named_guest *recorded, const char *hash, const cha
 	CHECK_STRING(opened.console, "");
 	said = strstr(opened.page, "<pre>");
 	said = strdup(said ? said : "");
-	opened_free(&opened);
+	browser_page_free(&opened);
 	return said;
 }
 
@@ -196,7 +169,7 @@ TEST(flame_graph, a_click_pins_the_details)
 	struct named_guest recorded;
 	char *said;
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
@@ -222,7 +195,7 @@ TEST(flame_graph, hides_kinds_of_frames_and_merges_recursion)
 	struct named_guest recorded;
 	char *said;
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
@@ -249,7 +222,7 @@ TEST(flame_graph, shows_callers_and_callees_of_a_function)
 	struct named_guest recorded;
 	char *said;
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
@@ -276,7 +249,7 @@ TEST(flame_graph, the_table_sorts_and_shows_all_functions)
 	struct named_guest recorded;
 	char *said, options[160];
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	free(command_output(NULL,
@@ -303,11 +276,11 @@ TEST(flame_graph, fits_a_phone)
 		"document.body.append(`measured ${page.documentElement.scrollWidth} of ${page.documentElement.clientWidth} text ${text} button ${button} "
 		"top ${page.getElementById(\"graph\").offsetTop} frames ${page.querySelectorAll(\"g.frame\").length}`)},1000)</script>";
 	struct named_guest recorded;
-	struct opened opened;
+	struct browser_page opened;
 	const char *found;
 	int width = 0, window = 0, text = 0, button = 0, top = 0, frames = 0;
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
@@ -325,7 +298,7 @@ TEST(flame_graph, fits_a_phone)
 	CHECK(button >= 40);
 	CHECK(top < 740 / 3);
 	CHECK(frames > 10);
-	opened_free(&opened);
+	browser_page_free(&opened);
 	named_guest_end(&recorded);
 }
 
@@ -344,9 +317,9 @@ TEST(flame_graph, follows_taps_and_keys)
 		"page.getElementById(\"reset\").click();say(\"reset\");"
 		"},1000)</script>";
 	struct named_guest recorded;
-	struct opened opened;
+	struct browser_page opened;
 
-	if (!have_chromium())
+	if (!browser_is_installed())
 		SKIP("Chromium is not installed");
 	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
@@ -363,7 +336,7 @@ TEST(flame_graph, follows_taps_and_keys)
 	check_contains(opened.page, "down all/all ");
 	check_contains(opened.page, "enter vcpu ");
 	check_contains(opened.page, "reset all/all ");
-	opened_free(&opened);
+	browser_page_free(&opened);
 	named_guest_end(&recorded);
 }
 

@@ -16,12 +16,14 @@
 #include "vmm/report/folded.h"
 #include "vmm/report/pprof.h"
 #include "vmm/report/script.h"
+#include "vmm/report/speedscope.h"
 #include "vmm/report/sysroot.h"
 
 enum format {
 	FORMAT_HTML,
 	FORMAT_FOLDED,
 	FORMAT_PPROF,
+	FORMAT_SPEEDSCOPE,
 	FORMAT_SCRIPT,
 	FORMAT_SYSROOT, /* a directory */
 	FORMAT_NONE,
@@ -48,14 +50,18 @@ static const char summary[] =
 	"      which container of the guest runs what\n"
 	"  kvmscope export --format html --event mem:schedule:x -o callers.html\n"
 	"  kvmscope export -o guest.pb.gz && go tool pprof -http=: guest.pb.gz\n"
+	"  kvmscope export -o guest.speedscope.json && speedscope guest.speedscope.json\n"
 	"  kvmscope export --format script -i other.data | less\n"
 	"  kvmscope export --format sysroot -o symbols\n"
 	"      a directory with the symbols for hotspot\n"
 	"\n"
-	"Without --format the output's suffix decides: .html, .folded, .pb.gz, .txt.";
+	"Without --format the output's suffix decides: .html, .folded, .pb.gz,\n"
+	".speedscope.json, .txt.";
 
-static const char *const formats[] = { "html", "folded", "pprof", "script", "sysroot", NULL };
-static const char *const suffixes[] = { ".html", ".folded", ".pb.gz", ".txt", "/" };
+static const char *const formats[] = { "html",   "folded",  "pprof", "speedscope",
+				       "script", "sysroot", NULL };
+static const char *const suffixes[] = { ".html", ".folded", ".pb.gz", ".speedscope.json",
+					".txt",  "/" };
 
 static enum format format_of_file(const char *path)
 {
@@ -88,7 +94,7 @@ static int set_output(void *target, char *path)
 }
 
 static const struct option_row rows[] = {
-	{ "format", "FORMAT", "html, folded, pprof, script, sysroot (by FILE)", OPTION_CHOICE,
+	{ "format", "FORMAT", "html, folded, pprof, speedscope, script, sysroot", OPTION_CHOICE,
 	  .offset = offsetof(struct arguments, format), .letter = 'f', .choices = formats },
 	{ "by", "cgroup|container", "With html and folded: the outermost frames", OPTION_PARSE,
 	  .parse = set_group },
@@ -112,8 +118,8 @@ static int check(void *target)
 	if (arguments->format == FORMAT_NONE)
 		return error_set(
 			-EINVAL,
-			"-o %s: the suffix must be .html, .folded, .pb.gz or .txt; or give "
-			"--format",
+			"-o %s: the suffix must be .html, .folded, .pb.gz, .speedscope.json or "
+			".txt; or give --format",
 			arguments->output);
 	if (arguments->format == FORMAT_SYSROOT && !arguments->output)
 		return error_set(-EINVAL, "--format sysroot needs -o DIRECTORY");
@@ -129,6 +135,8 @@ static int write_profile(const struct profile *profile, const struct arguments *
 		return flame_graph_write(profile, arguments->by, to);
 	case FORMAT_PPROF:
 		return pprof_write(profile, NULL, to);
+	case FORMAT_SPEEDSCOPE:
+		return speedscope_write(profile, to);
 	default:
 		return folded_write(profile, arguments->by, to);
 	}
@@ -156,6 +164,7 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 	if (!options.event && arguments->format != FORMAT_PPROF)
 		options.event = "0";
 	options.lines = options.inlined && arguments->format == FORMAT_PPROF;
+	options.samples = arguments->format == FORMAT_SPEEDSCOPE;
 	error = profile_load(&profile, &options);
 	if (error)
 		return error;

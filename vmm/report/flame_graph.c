@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/report/json_text.h"
 
 /*
  * Frames narrower than this part of the whole are left out: they stay invisible even after zooming.
@@ -30,25 +31,10 @@ struct writer {
 	uint64_t omitted;
 };
 
-/* A script element must not contain '<', a JSON string no quotes or control characters. */
-static void put_string(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (; *text; text++) {
-		unsigned char byte = (unsigned char)*text;
-
-		if (byte < 0x20 || byte == 0x7f || strchr("<>&'\"\\", byte))
-			fprintf(to, "\\u%04x", byte);
-		else
-			fputc(byte, to);
-	}
-	fputc('"', to);
-}
-
 static void put_text(FILE *to, const char *name, const char *value)
 {
 	fprintf(to, "\"%s\":", name);
-	put_string(to, value);
+	json_text_put(to, value);
 	fputc(',', to);
 }
 
@@ -93,9 +79,9 @@ static void put_frames(FILE *to, const struct flame_tree *tree)
 	fputs("\"frames\":[", to);
 	for (size_t i = 0; i < tree->frame_count; i++) {
 		fputs(i ? ",\n[" : "\n[", to);
-		put_string(to, tree->list[i]->name);
+		json_text_put(to, tree->list[i]->name);
 		fputc(',', to);
-		put_string(to, tree->list[i]->image);
+		json_text_put(to, tree->list[i]->image);
 		fprintf(to, ",%d]", tree->list[i]->kind);
 	}
 	fputs("],\n", to);

@@ -24,7 +24,10 @@ struct profile {
 	struct profile_stack **stacks;
 	size_t count, capacity;
 	uint64_t samples, first, last; /* first and last time, ns */
-	struct profile_event *events;  /* owned */
+	bool keeps_samples;
+	struct profile_sample *kept;
+	size_t kept_capacity;
+	struct profile_event *events; /* owned */
 	size_t event_count;
 	struct perf_data_summary summary; /* with strings that are safe to show */
 };
@@ -34,9 +37,15 @@ static int out_of_memory(const struct profile *profile)
 	return error_set(-ENOMEM, "no memory for the stacks in %s", profile->input);
 }
 
+/* A stack, and its place among all. */
+struct numbered_stack {
+	struct profile_stack stack;
+	uint32_t number;
+};
+
 static bool same_stack(const void *item, const void *key)
 {
-	const struct profile_stack *stack = item;
+	const struct profile_stack *stack = &((const struct numbered_stack *)item)->stack;
 	const struct symbolized_sample *sample = key;
 
 	if (stack->event != sample->recorded->event || stack->depth != sample->depth ||
@@ -62,14 +71,15 @@ static uint64_t hash_stack(const struct symbolized_sample *sample)
 	return hash_mix(hash, (uintptr_t)sample->app);
 }
 
-static struct profile_stack *add_stack(struct profile *profile,
-				       const struct symbolized_sample *sample, uint64_t hash)
+static struct numbered_stack *add_stack(struct profile *profile,
+					const struct symbolized_sample *sample, uint64_t hash)
 {
-	struct profile_stack *stack = pool_alloc(&profile->pool, sizeof(*stack));
+	struct numbered_stack *numbered = pool_alloc(&profile->pool, sizeof(*numbered));
+	struct profile_stack *stack = &numbered->stack;
 	const struct profile_frame **frames =
 		pool_alloc(&profile->pool, sample->depth * sizeof(struct profile_frame *));
 
-	if (!stack || !frames)
+	if (!numbered || !frames)
 		return NULL;
 	for (size_t i = 0; i < sample->depth; i++)
 		frames[i] = sample->frames[i].frame;
@@ -83,11 +93,12 @@ static struct profile_stack *add_stack(struct profile *profile,
 	stack->tid = sample->tid;
 	stack->vcpu = sample->vcpu;
 	stack->event = sample->recorded->event;
-	if (hash_table_add(&profile->table, hash, stack) ||
+	if (hash_table_add(&profile->table, hash, numbered) ||
 	    array_reserve(&profile->stacks, &profile->capacity, profile->count + 1))
 		return NULL;
+	numbered->number = (uint32_t)profile->count;
 	profile->stacks[profile->count++] = stack;
-	return stack;
+	return numbered;
 }
 
 /* True if the period is a multiple of the event's. */
@@ -97,19 +108,46 @@ static bool is_of_frequency(const struct profile_event *event, uint64_t period)
 	       event->frequency > NS_PER_S || period % (NS_PER_S / event->frequency) == 0;
 }
 
+static int keep_sample(struct profile *profile, const struct symbolized_sample *sample,
+		       uint32_t stack)
+{
+	if (array_reserve(&profile->kept, &profile->kept_capacity, profile->samples + 1))
+		return out_of_memory(profile);
+	profile->kept[profile->samples] = (struct profile_sample){
+		.time = sample->recorded->time,
+		.weight = sample->recorded->period,
+		.vcpu = sample->vcpu,
+		.stack = stack,
+	};
+	return 0;
+}
+
+static int by_vcpu(const void *left, const void *right)
+{
+	const struct profile_sample *a = left, *b = right;
+
+	if (a->vcpu != b->vcpu)
+		return a->vcpu < b->vcpu ? -1 : 1;
+	if (a->time != b->time)
+		return a->time < b->time ? -1 : 1;
+	return (a->stack > b->stack) - (a->stack < b->stack);
+}
+
 static int on_sample(void *context, const struct symbolized_sample *sample)
 {
 	struct profile *profile = context;
 	struct profile_event *event = &profile->events[sample->recorded->event];
 	uint64_t hash = hash_stack(sample);
-	struct profile_stack *stack = hash_table_find(&profile->table, hash, same_stack, sample);
+	struct numbered_stack *found = hash_table_find(&profile->table, hash, same_stack, sample);
 
-	if (!stack)
-		stack = add_stack(profile, sample, hash);
-	if (!stack)
+	if (!found)
+		found = add_stack(profile, sample, hash);
+	if (!found)
 		return out_of_memory(profile);
-	stack->samples++;
-	stack->weight += sample->recorded->period;
+	if (profile->keeps_samples && keep_sample(profile, sample, found->number))
+		return -ENOMEM;
+	found->stack.samples++;
+	found->stack.weight += sample->recorded->period;
 	event->samples++;
 	event->weight += sample->recorded->period;
 	event->frequency_changed |= !is_of_frequency(event, sample->recorded->period);
@@ -206,6 +244,7 @@ int profile_load(struct profile **loaded, const struct profile_options *options)
 		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
 	profile->input = options->input;
 	profile->times = options->times && options->times->text ? options->times->text : "";
+	profile->keeps_samples = options->samples;
 	error = symbolizer_open(&profile->symbolizer, options);
 	if (!error)
 		error = read_events(profile);
@@ -217,6 +256,8 @@ int profile_load(struct profile **loaded, const struct profile_options *options)
 	}
 	copy_summary(profile);
 	read_counts(profile);
+	if (profile->kept)
+		qsort(profile->kept, profile->samples, sizeof(*profile->kept), by_vcpu);
 	*loaded = profile;
 	return 0;
 }
@@ -229,6 +270,7 @@ void profile_free(struct profile *profile)
 	hash_table_free(&profile->table);
 	pool_free(&profile->pool);
 	free(profile->stacks);
+	free(profile->kept);
 	free(profile->events);
 	free(profile);
 }
@@ -246,6 +288,11 @@ const struct profile_stack *profile_stack(const struct profile *profile, size_t 
 uint64_t profile_samples(const struct profile *profile)
 {
 	return profile->samples;
+}
+
+const struct profile_sample *profile_samples_by_vcpu(const struct profile *profile)
+{
+	return profile->kept;
 }
 
 size_t profile_event_count(const struct profile *profile)

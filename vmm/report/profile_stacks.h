@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The profile in memory: the samples of a perf.data file by symbolized stack. Report, folded
- * stacks, flame graph and pprof are made from it. */
+ * stacks, and the exports are made from it. */
 #ifndef KVMSCOPE_REPORT_PROFILE_STACKS_H
 #define KVMSCOPE_REPORT_PROFILE_STACKS_H
 
@@ -44,6 +44,13 @@ struct profile_stack {
 	uint64_t weight; /* sum of periods, see struct profile_event */
 };
 
+/* One sample, for exports that show time. */
+struct profile_sample {
+	uint64_t time, weight; /* ns of the recording's clock; its period */
+	uint32_t vcpu;         /* of its stack */
+	uint32_t stack;        /* its index */
+};
+
 /* The unit of a sum of periods. */
 enum profile_unit {
 	PROFILE_NANOSECONDS, /* of a clock */
@@ -77,6 +84,7 @@ struct profile_options {
 	bool lines;        /* with INLINED: separate frames of one function by source line */
 	const atomic_bool *cancel; /* loading ends once it is true, from any thread; NULL: never */
 	uint64_t cpu_limit;        /* ns of CPU time that loading may take; 0: no limit */
+	bool samples;              /* keep every sample, see profile_samples_by_vcpu() */
 	bool leaves_only; /* only the sampled function of each stack, for a report without callers
 			   */
 };
@@ -95,6 +103,8 @@ size_t profile_stack_count(const struct profile *profile);
 const struct profile_stack *profile_stack(const struct profile *profile, size_t index);
 /* Samples of all selected events. */
 uint64_t profile_samples(const struct profile *profile);
+/* All of them, by vCPU and then by time; NULL unless the options keep them. */
+const struct profile_sample *profile_samples_by_vcpu(const struct profile *profile);
 /* All events of the file, by number; events that are not selected have no samples. */
 size_t profile_event_count(const struct profile *profile);
 const struct profile_event *profile_event(const struct profile *profile, size_t number);
