@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -45,6 +46,16 @@ static const struct call {
 	{ "ptrace", SYS_ptrace, { PTRACE_ATTACH, 1 } },
 	{ "process_vm_readv", SYS_process_vm_readv, { 1 } },
 	{ "socket", SYS_socket, { AF_INET, SOCK_STREAM } },
+	{ "socket AF_UNIX", SYS_socket, { AF_UNIX, SOCK_STREAM } },
+	{ "connect", SYS_connect, { 0 } },
+	{ "truncate", SYS_truncate, { 0 } },
+	{ "openat to truncate", SYS_openat, { -1ull, 0, O_RDONLY | O_TRUNC } },
+	{ "chmod", SYS_chmod, { 0, 04755 } },
+	{ "fchmod to setuid", SYS_fchmod, { -1ull, 04755 } },
+	{ "setxattr", SYS_setxattr, { 0 } },
+	{ "pkey_mprotect", SYS_pkey_mprotect, { 0 } },
+	/* The kernel ignores the upper half. */
+	{ "ioctl TIOCSTI", SYS_ioctl, { -1ull, (1ull << 32) | TIOCSTI } },
 	{ "bpf", SYS_bpf, { BPF_MAP_CREATE } },
 	{ "mount", SYS_mount, { 0 } },
 	{ "setresuid", SYS_setresuid, { 0 } },
@@ -243,17 +254,17 @@ TEST(confine, without_a_sandbox_the_calls_are_possible)
 	program_wait(&program);
 }
 
-TEST(confine, a_violation_names_the_thread_and_the_call)
+static void check_violation(const char *name)
 {
 	struct user_regs_struct registers;
 	struct program program;
 	unsigned long long syscall;
+	char message[200];
 	pid_t thread;
 
-	GUEST_REQUIRED();
 	start(&program, RUN);
 	syscall = find_syscall(program.pid);
-	thread = find_thread(program.pid, "vCPU 0");
+	thread = find_thread(program.pid, name);
 	stop(thread, &registers);
 	CHECK_EQUAL(inject(thread, syscall, &registers, SYS_execve,
 			   (const unsigned long long[]){ 0, 0, 0 }),
@@ -261,9 +272,19 @@ TEST(confine, a_violation_names_the_thread_and_the_call)
 	ptrace(PTRACE_DETACH, thread, 0, SIGSYS);
 	program_wait(&program);
 	CHECK_EQUAL(program.status, 1);
-	CHECK(strstr(program.text,
-		     "error: the thread 'vCPU 0' called execve (59), which its seccomp "
-		     "filter forbids; --no-sandbox runs without filters\n"));
+	snprintf(message, sizeof(message),
+		 "error: the thread '%s' called execve (59), which its seccomp "
+		 "filter forbids; --no-sandbox runs without filters\n",
+		 name);
+	CHECK(strstr(program.text, message));
+}
+
+TEST(confine, a_violation_names_the_thread_and_the_call)
+{
+	GUEST_REQUIRED();
+	check_violation("vCPU 0");
+	check_violation("devices");
+	check_violation("collector");
 }
 
 static char *status_of(const struct program *program)

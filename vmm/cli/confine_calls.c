@@ -14,9 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,6 +26,14 @@
 
 /* Numbers of system calls are below. */
 #define CALLS_MAX 512
+
+/* Newer than the headers of Debian 12 */
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+#ifndef SYS_setxattrat
+#define SYS_setxattrat 463
+#endif
 
 struct rule {
 	int call;
@@ -43,6 +52,8 @@ static const int common_calls[] = {
 	SYS_futex, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigaction, SYS_sigaltstack,
 	SYS_tgkill, SYS_getpid, SYS_gettid, SYS_exit, SYS_exit_group, SYS_restart_syscall,
 	SYS_sched_yield, SYS_rseq, SYS_set_robust_list, SYS_membarrier,
+	/* the C library: malloc() for its ninth heap, the message before abort() */
+	SYS_sched_getaffinity, SYS_writev,
 	/* times */
 	SYS_clock_gettime, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday,
 	/* open files: eventfds, the console, the log, statistics */
@@ -51,11 +62,12 @@ static const int common_calls[] = {
 };
 
 /* A vCPU's own clocks: perf events, whose signals it gets, and POSIX timers. */
-static const int vcpu_calls[] = { SYS_perf_event_open, SYS_timer_create,
-				  SYS_timer_settime,   SYS_timer_gettime,
-				  SYS_timer_delete,    SYS_timer_getoverrun,
-				  SYS_timerfd_settime, SYS_eventfd2,
-				  SYS_epoll_ctl,       SYS_prctl };
+static const int vcpu_calls[] = { SYS_perf_event_open, SYS_timer_create, SYS_timer_settime,
+				  SYS_timer_gettime,   SYS_timer_delete, SYS_timer_getoverrun,
+				  SYS_timerfd_settime, SYS_eventfd2,     SYS_epoll_ctl };
+
+/* The kernel ignores the upper half of these arguments, so a filter must, too. */
+#define INT(value) SCMP_CMP_MASKED_EQ, UINT32_MAX, (value)
 
 /* ioctl requests by their type (Documentation/userspace-api/ioctl/ioctl-number.rst). */
 #define REQUESTS(type) SCMP_A1(SCMP_CMP_MASKED_EQ, 0xff00, (type) << 8)
@@ -65,17 +77,15 @@ static const struct rule vcpu_rules[] = {
 };
 
 /* The event loop, disks, sockets of console ports whose listeners are open. */
-static const int device_calls[] = { SYS_epoll_wait,      SYS_epoll_pwait, SYS_epoll_ctl,
-				    SYS_timerfd_settime, SYS_preadv,      SYS_preadv2,
-				    SYS_pwritev,         SYS_pwritev2,    SYS_readv,
-				    SYS_writev,          SYS_fdatasync,   SYS_fsync,
-				    SYS_accept4,         SYS_recvmsg,     SYS_recvfrom,
-				    SYS_sendmsg,         SYS_sendto,      SYS_getsockopt,
-				    SYS_shutdown,        SYS_fallocate,   SYS_perf_event_open };
+static const int device_calls[] = {
+	SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_ctl, SYS_timerfd_settime, SYS_preadv,
+	SYS_preadv2,    SYS_pwritev,     SYS_pwritev2,  SYS_readv,           SYS_fdatasync,
+	SYS_fsync,      SYS_accept4,     SYS_recvmsg,   SYS_recvfrom,        SYS_sendmsg,
+	SYS_sendto,     SYS_getsockopt,  SYS_shutdown,  SYS_fallocate,       SYS_perf_event_open
+};
 
 static const struct rule device_rules[] = {
 	{ SYS_ioctl, REQUESTS(KVMIO) }, /* interrupts */
-	{ SYS_ioctl, REQUESTS('T') },   /* the terminal */
 };
 
 /* --- the others: what nobody may call ------------------------------------------------- */
@@ -86,6 +96,11 @@ static const int forbidden[] = {
 	/* other processes */
 	SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_process_madvise,
 	SYS_pidfd_getfd, SYS_kcmp, SYS_migrate_pages, SYS_move_pages,
+	/* services, such as D-Bus, that trust the user: listeners are open */
+	SYS_socket, SYS_socketpair, SYS_connect,
+	/* files that Landlock does not protect from their owner */
+	SYS_truncate, SYS_chmod, SYS_fchmodat, SYS_fchmodat2, SYS_chown, SYS_lchown, SYS_fchown,
+	SYS_fchownat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_setxattrat,
 	/* namespaces and file systems */
 	SYS_unshare, SYS_setns, SYS_chroot, SYS_pivot_root, SYS_mount, SYS_umount2, SYS_open_tree,
 	SYS_move_mount, SYS_fsopen, SYS_fspick, SYS_fsmount, SYS_mount_setattr,
@@ -101,24 +116,37 @@ static const int forbidden[] = {
 	SYS_clock_settime, SYS_adjtimex, SYS_clock_adjtime, SYS_iopl, SYS_ioperm, SYS_modify_ldt,
 	SYS_sethostname, SYS_setdomainname,
 	/* large and unused parts of the kernel */
-	SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
-	SYS_io_setup, SYS_vmsplice, SYS_lookup_dcookie, SYS_uselib, SYS_ustat, SYS_sysfs
+	SYS_pkey_mprotect, SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter,
+	SYS_io_uring_register, SYS_io_setup, SYS_vmsplice, SYS_lookup_dcookie, SYS_uselib,
+	SYS_ustat, SYS_sysfs
 };
 
 static const struct rule forbidden_rules[] = {
 	{ SYS_mprotect, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, PROT_EXEC) },
 	{ SYS_mmap, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
 	{ SYS_clone, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER) },
-	{ SYS_socket, SCMP_A0(SCMP_CMP_NE, AF_UNIX) },
+	/* Landlock before Linux 6.2 and opening for reading do not prevent truncation. */
+	{ SYS_open, SCMP_A1(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_TRUNC, O_RDONLY | O_TRUNC) },
+	{ SYS_open, SCMP_A1(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_TRUNC, O_ACCMODE | O_TRUNC) },
+	{ SYS_openat, SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_TRUNC, O_RDONLY | O_TRUNC) },
+	{ SYS_openat, SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_TRUNC, O_ACCMODE | O_TRUNC) },
+	/* for programs of /usr that are open for reading */
+	{ SYS_fchmod, SCMP_A1(SCMP_CMP_MASKED_EQ, S_ISUID, S_ISUID) },
+	{ SYS_fchmod, SCMP_A1(SCMP_CMP_MASKED_EQ, S_ISGID, S_ISGID) },
+	{ SYS_fchmod, SCMP_A1(SCMP_CMP_MASKED_EQ, S_IWGRP, S_IWGRP) },
+	{ SYS_fchmod, SCMP_A1(SCMP_CMP_MASKED_EQ, S_IWOTH, S_IWOTH) },
+	/* input for the shell that started kvmscope */
+	{ SYS_ioctl, SCMP_A1(INT(TIOCSTI)) },
+	{ SYS_ioctl, SCMP_A1(INT(TIOCLINUX)) },
 };
 
 /* With BPF, maps may be used; only the thread "attach" loads programs. */
 static const struct rule bpf_rules[] = {
-	{ SYS_bpf, SCMP_A0(SCMP_CMP_EQ, BPF_PROG_LOAD) },
-	{ SYS_bpf, SCMP_A0(SCMP_CMP_EQ, BPF_PROG_ATTACH) },
-	{ SYS_bpf, SCMP_A0(SCMP_CMP_EQ, BPF_BTF_LOAD) },
-	{ SYS_bpf, SCMP_A0(SCMP_CMP_EQ, BPF_RAW_TRACEPOINT_OPEN) },
-	{ SYS_bpf, SCMP_A0(SCMP_CMP_EQ, BPF_LINK_CREATE) },
+	{ SYS_bpf, SCMP_A0(INT(BPF_PROG_LOAD)) },
+	{ SYS_bpf, SCMP_A0(INT(BPF_PROG_ATTACH)) },
+	{ SYS_bpf, SCMP_A0(INT(BPF_BTF_LOAD)) },
+	{ SYS_bpf, SCMP_A0(INT(BPF_RAW_TRACEPOINT_OPEN)) },
+	{ SYS_bpf, SCMP_A0(INT(BPF_LINK_CREATE)) },
 };
 
 /* --- compiling ----------------------------------------------------------------------- */
@@ -156,9 +184,11 @@ static int forbid(scmp_filter_ctx filter, enum role role, bool bpf)
 
 	if (!error)
 		error = add_rules(filter, SCMP_ACT_TRAP, forbidden_rules, COUNT(forbidden_rules));
-	/* Its flags are in memory; the C library uses clone() then. */
+	/* Their flags are in memory; the C library uses clone() and openat() then. */
 	if (!error)
 		error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SYS_clone3, 0);
+	if (!error)
+		error = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SYS_openat2, 0);
 	if (error || (bpf && role == ROLE_ATTACH))
 		return error;
 	return bpf ? add_rules(filter, SCMP_ACT_TRAP, bpf_rules, COUNT(bpf_rules))
@@ -172,6 +202,10 @@ static int allow(scmp_filter_ctx filter, enum role role)
 		{ SYS_openat, SCMP_A2(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, 0) },
 		{ SYS_mmap, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
 		{ SYS_mprotect, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
+		{ SYS_prctl, SCMP_A0(INT(PR_GET_NAME)) }, /* on_violation() */
+		/* the terminal, which a thread that crashes restores */
+		{ SYS_ioctl, SCMP_A1(INT(TCGETS)) },
+		{ SYS_ioctl, SCMP_A1(INT(TCSETS)) },
 	};
 	bool vcpu = role == ROLE_VCPU;
 	int error = add_calls(filter, SCMP_ACT_ALLOW, common_calls, COUNT(common_calls));

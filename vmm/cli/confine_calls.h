@@ -2,8 +2,8 @@
 /*
  * Seccomp filters of the threads of kvmscope run. The threads that handle the guest's input, vCPUs
  * and devices, have lists of what they may call; the others, which read and write files of many
- * kinds, lists of what nobody may: programs, other processes, sockets but local ones, BPF programs,
- * the kernel's configuration. As all threads share their memory, no list may be empty.
+ * kinds, lists of what nobody may: programs, other processes, new sockets, BPF programs, the
+ * kernel's configuration. As all threads share their memory, no list may be empty.
  */
 #ifndef KVMSCOPE_CLI_CONFINE_CALLS_H
 #define KVMSCOPE_CLI_CONFINE_CALLS_H
