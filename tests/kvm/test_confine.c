@@ -313,6 +313,7 @@ TEST(confine, root_can_become_another_user)
 	kill(program.pid, SIGTERM);
 	program_wait(&program);
 	CHECK_EQUAL(program.status, 0);
+	CHECK(access("/nonexistent", F_OK)); /* the home of nobody */
 	snprintf(arguments, sizeof(arguments), "%s/perf.data", directory);
 	CHECK(!stat(arguments, &file) && file.st_uid == 65534);
 	unlink(arguments);

@@ -107,13 +107,15 @@ static int allow_symbols(const struct run_options *options)
 	return error ? error : allow(options->symfs, READ);
 }
 
-/* The cache directory exists from now on, as a rule needs it. */
+/* The cache directory exists from now on, as a rule needs it, but no home is made for a user. */
 static int allow_cache(const struct run_options *options)
 {
 	const char *home = getenv("HOME");
 	char path[PATH_MAX];
 	int error = 0;
 
+	if (home && access(home, F_OK))
+		return 0;
 	if (options->record.buildid_cache && !build_id_cache_directory(path, sizeof(path))) {
 		cache_make_directory(path); /* or the collector says why there is none */
 		error = allow(path, ALL);
