@@ -17,6 +17,7 @@
 #include "shared/thread_check.h"
 #include "vmm/attach/attachment.h"
 #include "vmm/attach/kernel_liveness.h"
+#include "vmm/attach/thread_exits.h"
 #include "vmm/attach/thread_request.h"
 #include "vmm/attach/user_space.h"
 
@@ -57,13 +58,17 @@ struct attach {
 	int stop_fd, end_fd; /* eventfds */
 	struct request request;
 	/* Owned by the attach thread, up to the next empty line. */
-	uint64_t next_scan, last_scan; /* ns */
-	struct vmm_process_size size;  /* at the last scan for vCPUs */
-	bool stopped;                  /* the thread was asked to stop */
-	bool arriving;                 /* a vCPU exists that the backend has not seen running yet */
-	bool reported_no_ring;         /* a vCPU without a ring was reported */
-	bool reported_refused;         /* a vCPU that cannot be sampled was reported */
-	unsigned int ticks;            /* Hz that the backend samples all vCPUs with; 0: paused */
+	uint64_t next_scan, last_scan, previous_scan; /* ns */
+	struct thread_exits exits;
+	unsigned int replaced;   /* vCPU threads that have exited, and whose successors are looked
+				  * for until replaced_until */
+	uint64_t replaced_until; /* ns */
+	struct vmm_process_size size; /* at the last scan for vCPUs */
+	bool stopped;                 /* the thread was asked to stop */
+	bool arriving;                /* a vCPU exists that the backend has not seen running yet */
+	bool reported_no_ring;        /* a vCPU without a ring was reported */
+	bool reported_refused;        /* a vCPU that cannot be sampled was reported */
+	unsigned int ticks;           /* Hz that the backend samples all vCPUs with; 0: paused */
 	uint64_t recorded, flushed, recorded_at_scan; /* samples and losses: so far, published to
 							 the reader, at the last scan */
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/param.h>
 #include <unistd.h>
 
 #include "shared/clock_ns.h"
@@ -23,23 +24,6 @@ static const struct vmm_vcpu *find(const struct vmm_vcpu *vcpus, size_t count,
 	return NULL;
 }
 
-static void remove_exited(struct attach *attach)
-{
-	const struct vmm_process *process = attach->process;
-
-	for (size_t i = 0; i < attach->sampled_count;) {
-		struct vmm_vcpu *vcpu = &attach->sampled[i];
-
-		if (find(process->vcpus, process->vcpu_count, vcpu)) {
-			i++;
-			continue;
-		}
-		log_info("vCPU %u was removed", vcpu->id);
-		attach->backend->remove(attach->source, vcpu->id);
-		*vcpu = attach->sampled[--attach->sampled_count];
-	}
-}
-
 /* TIDs are reused: the event belongs to the VM only if the thread still exists afterwards. */
 static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 {
@@ -49,6 +33,77 @@ static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 		return error;
 	attach->backend->remove(attach->source, vcpu->id);
 	return -ESRCH;
+}
+
+/* ns that a thread which was started after the attachment ran before it was sampled, which it is
+ * since a moment ago. */
+static uint64_t unsampled_time(const struct attach *attach, const struct vmm_vcpu *vcpu)
+{
+	int file = proc_open_thread_file(attach->process->directory, vcpu->tid, "schedstat");
+	uint64_t most = attach_now() - attach->previous_scan;
+	struct thread_cpu_times times = { 0 };
+
+	if (file < 0 || !attach->started || !thread_cpu_times_read(file, &times))
+		times.ran = 0;
+	if (file >= 0)
+		close(file);
+	return MIN(times.ran, most);
+}
+
+static void begin_sampled(struct attach *attach, const struct vmm_vcpu *vcpu)
+{
+	uint64_t lost = unsampled_time(attach, vcpu) * attach->target.frequency / NS_PER_S;
+
+	log_debug("vCPU %u is thread %d, according to %s", vcpu->id, vcpu->tid, vcpu->found);
+	thread_exits_watch(&attach->exits, vcpu->id, vcpu->tid);
+	if (lost)
+		attach_record_lost(attach, vcpu->id, lost);
+	if (attach->replaced)
+		attach->replaced--;
+}
+
+/* VCPU of the process on the thread that runs it now; NULL: it has none. */
+static const struct vmm_vcpu *find_id(const struct vmm_process *process, unsigned int id)
+{
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		if (process->vcpus[i].id == id && process->vcpus[i].tid)
+			return &process->vcpus[i];
+	return NULL;
+}
+
+/* To another thread of the same vCPU, if there is one. */
+static bool move(struct attach *attach, struct vmm_vcpu *sampled, const struct vmm_vcpu *now)
+{
+	if (!now || !attach->backend->move)
+		return false;
+	if (attach->backend->move(attach->source, now) ||
+	    !proc_has_thread(attach->process->directory, now->tid))
+		return false;
+	*sampled = *now;
+	begin_sampled(attach, now);
+	return true;
+}
+
+/* A vCPU whose thread has just exited is kept for the next one. */
+static void remove_exited(struct attach *attach)
+{
+	const struct vmm_process *process = attach->process;
+
+	for (size_t i = 0; i < attach->sampled_count;) {
+		struct vmm_vcpu *vcpu = &attach->sampled[i];
+		const struct vmm_vcpu *now = find_id(process, vcpu->id);
+
+		if (find(process->vcpus, process->vcpu_count, vcpu) || (!now && attach->replaced) ||
+		    move(attach, vcpu, now)) {
+			i++;
+			continue;
+		}
+		if (!now)
+			log_info("vCPU %u was removed", vcpu->id);
+		attach->backend->remove(attach->source, vcpu->id);
+		thread_exits_forget(&attach->exits, vcpu->id);
+		*vcpu = attach->sampled[--attach->sampled_count];
+	}
 }
 
 /* Reported once for all vCPUs without a ring. */
@@ -101,10 +156,9 @@ static int add_new(struct attach *attach)
 		}
 		if (error)
 			return error;
-		log_debug("vCPU %u is thread %d, according to %s", vcpu->id, vcpu->tid,
-			  vcpu->found);
 		attach->cpus[vcpu->id].known = false;
 		attach->sampled[attach->sampled_count++] = *vcpu;
+		begin_sampled(attach, vcpu);
 	}
 	attach->reported_refused = refused;
 	return 0;
@@ -177,6 +231,9 @@ int drain_interval(unsigned int frequency, size_t vcpus, size_t room)
 #define SCAN_INTERVAL_MAX (10 * NS_PER_S)
 /* While a vCPU has never run: a VM that migrates to this host. */
 #define SCAN_INTERVAL_ARRIVING (100 * NS_PER_MS)
+/* For the thread that replaces one that has exited, and how long that is looked for. */
+#define SCAN_INTERVAL_REPLACED (5 * NS_PER_MS)
+#define REPLACED_WITHIN        NS_PER_S
 /* Time that a process may take to exit after it became unreadable. */
 #define END_WAIT_MS 2000
 /* vCPUs are sampled with different frequencies */
@@ -296,27 +353,48 @@ static bool may_have_changed(struct attach *attach, uint64_t time)
 	bool changed = size.threads != attach->size.threads ||
 		       size.descriptors != attach->size.descriptors;
 
-	if (!changed && !attach->arriving && !attach->reported_refused &&
+	if (!changed && !attach->arriving && !attach->replaced && !attach->reported_refused &&
 	    attach->recorded == attach->recorded_at_scan && !attach->backend->emulated &&
 	    time - attach->last_scan < SCAN_INTERVAL_MAX)
 		return false;
 	attach->size = size;
 	attach->recorded_at_scan = attach->recorded;
+	attach->previous_scan = attach->last_scan;
 	attach->last_scan = time;
 	return true;
 }
 
 static uint64_t scan_interval(const struct attach *attach)
 {
+	if (attach->replaced)
+		return SCAN_INTERVAL_REPLACED;
 	return attach->arriving ? SCAN_INTERVAL_ARRIVING : SCAN_INTERVAL;
+}
+
+/* A vCPU whose thread has exited may continue on another one immediately. */
+static void follow_exits(struct attach *attach)
+{
+	unsigned int exited = thread_exits_read(&attach->exits);
+	uint64_t time = attach_now();
+
+	if (exited) {
+		attach->replaced += exited;
+		attach->replaced_until = time + REPLACED_WITHIN;
+		attach->next_scan = time;
+	} else if (attach->replaced && time > attach->replaced_until) {
+		attach->replaced = 0;
+		attach->size = (struct vmm_process_size){ 0 }; /* the next scan is not skipped */
+	}
 }
 
 /* A process that disappears during the scan has exited; all other failures are errors. */
 static bool scan_if_due(struct attach *attach)
 {
-	uint64_t time = attach_now();
+	uint64_t time;
 	int error;
 
+	follow_exits(attach);
+	time = attach_now();
 	if (time < attach->next_scan)
 		return true;
 	attach->next_scan = time + SCAN_INTERVAL;
@@ -361,16 +439,17 @@ static bool wait_for_samples(struct attach *attach, bool found)
 		{ .fd = attach->stop_fd, .events = POLLIN },
 		{ .fd = attach->process->pid_fd, .events = POLLIN },
 		{ .fd = attach->request.fd, .events = POLLIN },
+		{ .fd = attach->exits.fd, .events = POLLIN },
 		{ .fd = -1, .events = POLLIN },
 	};
 
 	if (!found && attach->backend->events) {
-		events[3].fd = attach->backend->events(attach->source);
-		if (!poll(events, 4, until_next_scan(attach)))
+		events[4].fd = attach->backend->events(attach->source);
+		if (!poll(events, 5, until_next_scan(attach)))
 			return true;
 	}
-	if (!events[0].revents && !events[1].revents && !events[2].revents)
-		poll(events, 3, until_next_drain(attach));
+	if (!events[0].revents && !events[1].revents && !events[2].revents && !events[3].revents)
+		poll(events, 4, MIN(until_next_drain(attach), until_next_scan(attach)));
 	attach->stopped = events[0].revents;
 	return !events[0].revents && !events[1].revents;
 }

@@ -57,6 +57,10 @@ static unsigned int affordable_vcpus(void)
 }
 
 /* Present and hot-pluggable vCPUs. */
+/* us between tries to find a vCPU thread */
+#define FIND_PAUSE 10000
+#define FIND_TRIES 10
+
 static unsigned int vcpus_max(const struct vmm_process *process, bool own)
 {
 	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
@@ -253,6 +257,27 @@ static int open_memory(struct attach *attach, const struct attach_options *optio
 		       : error;
 }
 
+static bool has_thread(const struct vmm_process *process)
+{
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		if (process->vcpus[i].tid)
+			return true;
+	return false;
+}
+
+/* A VMM that runs its vCPUs on new threads may have none at the moment. */
+static void find_threads(struct attach *attach)
+{
+	attach_update_threads(attach);
+	for (int tries = 0; tries < FIND_TRIES && !attach->own && !has_thread(attach->process);
+	     tries++) {
+		usleep(FIND_PAUSE);
+		if (vmm_process_scan(attach->process))
+			return;
+		attach_update_threads(attach);
+	}
+}
+
 static int open_all(struct attach *attach, const struct attach_options *options)
 {
 	int error = open_process(attach, options);
@@ -277,13 +302,15 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 	if (!error)
 		error = choose_backend(attach, options->backend);
 	if (!error)
-		attach_update_threads(attach);
+		find_threads(attach);
 	if (!error && !attach->own)
 		error = check_threads(attach);
 	if (!error)
 		error = make_rings(attach, options);
 	if (!error)
 		error = make_events(attach);
+	if (!error)
+		error = thread_exits_open(&attach->exits);
 	if (!error)
 		find_memory(attach);
 	return error;
@@ -296,7 +323,7 @@ int attach_open(struct attach **result, const struct attach_options *options)
 
 	if (!attach)
 		return error_set(-ENOMEM, "no memory to attach to process %d", options->pid);
-	attach->stop_fd = attach->end_fd = attach->request.fd = -1;
+	attach->stop_fd = attach->end_fd = attach->request.fd = attach->exits.fd = -1;
 	attach->memory.memory_fd = attach->memory.pagemap_fd = -1;
 	pthread_mutex_init(&attach->kernel_lock, NULL);
 	error = open_all(attach, options);
@@ -441,6 +468,7 @@ void attach_close(struct attach *attach)
 		close(attach->end_fd);
 	if (attach->request.fd >= 0)
 		request_close(&attach->request);
+	thread_exits_close(&attach->exits);
 	pthread_mutex_destroy(&attach->kernel_lock);
 	free(attach);
 }

@@ -127,6 +127,9 @@ struct attach_backend {
 	 * with the message. */
 	int (*add)(struct attach_source *source, const struct vmm_vcpu *vcpu);
 	void (*remove)(struct attach_source *source, unsigned int id);
+	/* A sampled vCPU now runs on the thread of VCPU: cheaper than remove() and add(), whose
+	 * errors it has; the vCPU is not sampled then, but not removed. NULL: not supported. */
+	int (*move)(struct attach_source *source, const struct vmm_vcpu *vcpu);
 	/* A descriptor that is readable when samples wait, after a drain() that found none. NULL:
 	 * the backend has to be drained periodically. */
 	int (*events)(const struct attach_source *source);

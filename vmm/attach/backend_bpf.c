@@ -391,6 +391,25 @@ static void detach_event(struct bpf_thread *thread)
 	thread->link = NULL;
 }
 
+/* Loading the program and making a ring would take longer than some threads exist. */
+static int move_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
+{
+	struct bpf_thread *thread = source->threads;
+	struct bpf_found found = { 0 };
+	int error;
+
+	while (thread->vcpu.id != vcpu->id)
+		thread = thread->next;
+	detach_event(thread);
+	error = find_vcpu(source, vcpu, &found);
+	if (error)
+		return error;
+	bpf_source_drain(source, thread);
+	thread->vcpu = *vcpu;
+	publish_vcpu(source, thread, &found);
+	return source->paused ? 0 : sample_thread(source, thread);
+}
+
 /* A vCPU whose thread has exited is removed by the next scan. */
 static int set_frequency(struct attach_source *source, unsigned int frequency)
 {
@@ -532,6 +551,7 @@ const struct attach_backend attach_bpf = {
 	.threads = find_threads,
 	.add = add_vcpu,
 	.remove = remove_vcpu,
+	.move = move_vcpu,
 	.events = events_of,
 	.set_cpu = set_cpu,
 	.set_frequency = set_frequency,
