@@ -29,7 +29,7 @@ static bool prometheus_is_there(void)
 	return command_succeeds("tests/rig/fetch-packages prometheus prometheus");
 }
 
-/* The daemon's part: metrics of two domains, of recordings and of a store that is down. */
+/* The daemon's part: two domains, one of them sampled; recordings; a store that is down. */
 struct exporter {
 	char directory[64], recordings_path[80], spool[80];
 	struct recordings *recordings;
@@ -68,8 +68,9 @@ static void exporter_start(struct exporter *exporter)
 	check_started(push_start(&exporter->push, &push));
 	metrics.push = exporter->push;
 	check_started(metrics_start(&exporter->metrics, &metrics));
-	exporter->web = metrics_add(exporter->metrics, "web-1", "bpf");
-	exporter->busy = metrics_add(exporter->metrics, "busy", "perf");
+	exporter->web = metrics_add(exporter->metrics, "web-1");
+	exporter->busy = metrics_add(exporter->metrics, "busy");
+	metrics_session_start(exporter->metrics, exporter->web, "bpf");
 	metrics_set(exporter->web, &(struct metrics_values){ .guest = 10, .host = 2, .lost = 3 });
 }
 
@@ -346,5 +347,10 @@ TEST(prometheus, scrapes_the_daemon)
 		    0.0201);
 	await_value(&server, &exporter,
 		    "ALERTS{alertname=\"KvmscopeLosesSamples\",domain=\"busy\"}", 1, 1);
+	CHECK_EQUAL(query_value(&server,
+				"ALERTS{alertname=\"KvmscopeDomainNotSampled\",domain=\"busy\"}"),
+		    1);
+	CHECK_EQUAL(query_value(&server, "count(ALERTS{alertname=\"KvmscopeDomainNotSampled\"})"),
+		    1);
 	check_dashboard(&server, &exporter);
 }

@@ -234,8 +234,20 @@ void fake_domain_write(const struct daemon_run *daemon, const char *name, pid_t 
 	CHECK(!rename(unfinished, path));
 }
 
-void fake_domain_start(struct program *vm, const struct daemon_run *daemon, const char *name,
-		       const char *metadata)
+static _Noreturn void become_vm(void)
+{
+	program_exec("run --no-profile --no-control --kernel " GUEST_IMAGE
+		     " --mem 16M --timeout 300 --append program=spin");
+}
+
+static _Noreturn void become_idle(void)
+{
+	execlp("sleep", "sleep", "300", NULL);
+	_exit(127);
+}
+
+static void start_domain(struct program *vm, const struct daemon_run *daemon, const char *name,
+			 const char *metadata, void (*become)(void))
 {
 	char path[512];
 
@@ -247,8 +259,7 @@ void fake_domain_start(struct program *vm, const struct daemon_run *daemon, cons
 		lock_pid_file(path);
 		dup2(open("/dev/null", O_RDWR | O_CLOEXEC), STDOUT_FILENO);
 		dup2(STDOUT_FILENO, STDERR_FILENO);
-		program_exec("run --no-profile --no-control --kernel " GUEST_IMAGE
-			     " --mem 16M --timeout 300 --append program=spin");
+		become();
 	}
 	for (int i = 0; i < TRIES; i++) {
 		struct stat status;
@@ -258,6 +269,18 @@ void fake_domain_start(struct program *vm, const struct daemon_run *daemon, cons
 		usleep(1000);
 	}
 	fake_domain_write(daemon, name, vm->pid, metadata);
+}
+
+void fake_domain_start(struct program *vm, const struct daemon_run *daemon, const char *name,
+		       const char *metadata)
+{
+	start_domain(vm, daemon, name, metadata, become_vm);
+}
+
+void fake_domain_start_without_vm(struct program *process, const struct daemon_run *daemon,
+				  const char *name, const char *metadata)
+{
+	start_domain(process, daemon, name, metadata, become_idle);
 }
 
 bool fake_domain_kill(struct program *vm)

@@ -65,6 +65,9 @@ bool daemon_run_wait_for_log(const struct daemon_run *daemon, const char *text);
 /* Starts a VM with libvirt's files of a domain NAME with METADATA. It runs until it is killed. */
 void fake_domain_start(struct program *vm, const struct daemon_run *daemon, const char *name,
 		       const char *metadata);
+/* The same with a process that has no VM, so it cannot be sampled. */
+void fake_domain_start_without_vm(struct program *process, const struct daemon_run *daemon,
+				  const char *name, const char *metadata);
 /* Writes the domain's XML. */
 void fake_domain_write(const struct daemon_run *daemon, const char *name, pid_t pid,
 		       const char *metadata);

@@ -440,6 +440,54 @@ TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
 	daemon_run_end(&daemon);
 }
 
+/* Waits until the metrics, at metrics.sock, have LINE or do not have it. */
+static bool await_metric(const struct daemon_run *daemon, const char *line, bool there)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	static const char request[] = "GET /metrics HTTP/1.0\r\n\r\n";
+	bool found = !there;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/metrics.sock", daemon->directory);
+	for (unsigned int i = 0; i < 1200 && found != there; i++) {
+		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		char text[65536] = "";
+
+		if (!connect(fd, (const void *)&address, sizeof(address)) &&
+		    send(fd, request, strlen(request), MSG_NOSIGNAL) > 0 &&
+		    recv(fd, text, sizeof(text) - 1, MSG_WAITALL) > 0)
+			found = strstr(text, line);
+		close(fd);
+		usleep(50000);
+	}
+	return found == there;
+}
+
+/* An alert compares domains that are requested with those that are sampled. */
+TEST(daemon, metrics_have_a_domain_that_cannot_be_sampled)
+{
+	static const char requested[] = "\nkvmscope_domain_requested{domain=\"odd\"} 1\n";
+	struct daemon_run daemon;
+	struct program process;
+	char conf[256];
+
+	daemon_run_prepare(&daemon, "");
+	snprintf(conf, sizeof(conf), BY_PERF "[metrics]\nlisten = %s/metrics.sock\n",
+		 daemon.directory);
+	daemon_run_write_conf(&daemon, conf);
+	fake_domain_start_without_vm(&process, &daemon, "odd", FAKE_PROFILE(""));
+	if (daemon_run_start(&daemon)) {
+		CHECK(daemon_run_wait_for_log(&daemon, "domain odd cannot be profiled now"));
+		CHECK(await_metric(&daemon, requested, true));
+		CHECK(await_metric(&daemon, "kvmscope_domain_sampled{", false));
+		fake_domain_write(&daemon, "odd", process.pid, ""); /* no longer requested */
+		CHECK(await_metric(&daemon, requested, false));
+		CHECK(await_metric(&daemon, "kvmscope_lost_samples_total{domain=\"odd\"} 0\n",
+				   true));
+	}
+	CHECK(fake_domain_kill(&process));
+	daemon_run_end(&daemon);
+}
+
 /* That domain's profile may still start, so the command waits for it. */
 TEST(daemon, an_unprofiled_domain_is_distinguished_from_one_that_is_not_running)
 {

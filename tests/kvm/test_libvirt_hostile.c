@@ -236,7 +236,8 @@ static void check_metrics(const struct libvirt_host *host, unsigned int port)
 	json_object_foreach(domains, domain, series)
 	{
 		check_is_one_of_them(domain);
-		CHECK(json_object_get(series, "kvmscope_domain_sampled") &&
+		CHECK(json_object_get(series, "kvmscope_domain_requested") &&
+		      json_object_get(series, "kvmscope_domain_sampled") &&
 		      json_object_get(series, "kvmscope_samples_total"));
 	}
 	json_decref(domains);

@@ -190,7 +190,7 @@ static void show_session(struct domain_profile *domain, struct session *session)
 	domain->session = session;
 	domain->state = DOMAIN_SAMPLING;
 	pthread_mutex_unlock(&domain->lock);
-	domain->counted = metrics_add(domain->metrics, domain->name, attach_backend(attach)->name);
+	metrics_session_start(domain->metrics, domain->counted, attach_backend(attach)->name);
 	log_info("domain %s: process %d, %zu vCPU%s, by %s at %u Hz%s", domain->info.shown,
 		 domain->info.pid, attach_process(attach)->vcpu_count,
 		 attach_process(attach)->vcpu_count == 1 ? "" : "s", attach_backend(attach)->name,
@@ -296,7 +296,7 @@ static int end_session(struct domain_profile *domain, struct session *session, i
 	pthread_mutex_unlock(&domain->lock);
 	stopped = session_stop(session, &statistics);
 	update_metrics(domain, &statistics);
-	metrics_remove(domain->metrics, domain->counted);
+	metrics_session_end(domain->metrics, domain->counted);
 	pthread_mutex_lock(&domain->lock);
 	add_statistics(&domain->earlier, &statistics);
 	pthread_mutex_unlock(&domain->lock);
@@ -351,6 +351,7 @@ static void *run(void *context)
 	struct domain_profile *domain = context;
 	int pause = RETRY_MIN;
 
+	domain->counted = metrics_add(domain->metrics, domain->name);
 	while (!atomic_load(&domain->stop) && process_runs(domain)) {
 		int error = run_session(domain);
 
@@ -359,6 +360,7 @@ static void *run(void *context)
 		wait_to_retry(domain, pause);
 		pause = !error ? RETRY_MIN : pause > RETRY_MAX / 2 ? RETRY_MAX : 2 * pause;
 	}
+	metrics_remove(domain->metrics, domain->counted);
 	set_state(domain, DOMAIN_ENDED, "");
 	atomic_store(&domain->ended, true);
 	eventfd_write(domain->ended_fd, 1);

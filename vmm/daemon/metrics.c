@@ -26,7 +26,8 @@
 struct metrics_domain {
 	struct metrics_domain *next;
 	char label[DOMAIN_FILE_SIZE];
-	const char *backend;        /* NULL: its session has ended */
+	unsigned int requests;      /* profiles that were added and not removed */
+	const char *backend;        /* NULL: no session */
 	uint64_t earlier[COUNTERS]; /* of ended sessions; written by the session's thread with the
 				       lock held */
 	_Atomic uint64_t counted[COUNTERS]; /* of all sessions */
@@ -88,6 +89,11 @@ static void put_value(FILE *to, const struct series *what, const struct metrics_
 
 static void put_domains(FILE *to, const struct metrics *metrics)
 {
+	put_header(to, "kvmscope_domain_requested", "gauge",
+		   "1 for each running domain whose profile is requested.");
+	for (const struct metrics_domain *domain = metrics->domains; domain; domain = domain->next)
+		if (domain->requests)
+			fprintf(to, "kvmscope_domain_requested{domain=\"%s\"} 1\n", domain->label);
 	put_header(to, "kvmscope_domain_sampled", "gauge",
 		   "1 for each domain that is being sampled, with its backend.");
 	for (const struct metrics_domain *domain = metrics->domains; domain; domain = domain->next)
@@ -259,7 +265,7 @@ static struct metrics_domain *find(const struct metrics *metrics, const char *la
 	return domain;
 }
 
-struct metrics_domain *metrics_add(struct metrics *metrics, const char *name, const char *backend)
+struct metrics_domain *metrics_add(struct metrics *metrics, const char *name)
 {
 	struct metrics_domain *domain;
 	char label[DOMAIN_FILE_SIZE];
@@ -272,13 +278,31 @@ struct metrics_domain *metrics_add(struct metrics *metrics, const char *name, co
 		domain->next = metrics->domains;
 		metrics->domains = domain;
 	}
-	if (domain) {
-		domain->backend = backend;
-		for (size_t i = 0; i < COUNTERS; i++)
-			domain->earlier[i] = atomic_load(&domain->counted[i]);
-	}
+	if (domain)
+		domain->requests++;
 	pthread_mutex_unlock(&metrics->lock);
 	return domain;
+}
+
+void metrics_session_start(struct metrics *metrics, struct metrics_domain *domain,
+			   const char *backend)
+{
+	if (!domain)
+		return;
+	pthread_mutex_lock(&metrics->lock);
+	domain->backend = backend;
+	for (size_t i = 0; i < COUNTERS; i++)
+		domain->earlier[i] = atomic_load(&domain->counted[i]);
+	pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_session_end(struct metrics *metrics, struct metrics_domain *domain)
+{
+	if (!domain)
+		return;
+	pthread_mutex_lock(&metrics->lock);
+	domain->backend = NULL;
+	pthread_mutex_unlock(&metrics->lock);
 }
 
 void metrics_set(struct metrics_domain *domain, const struct metrics_values *values)
@@ -295,14 +319,14 @@ void metrics_set(struct metrics_domain *domain, const struct metrics_values *val
 	}
 }
 
-/* Forgets the domain whose session ended first if there are too many of them. */
+/* Forgets the domain whose profile ended first if there are too many of them. */
 static void forget_one(struct metrics *metrics)
 {
 	struct metrics_domain **oldest = NULL, *domain;
 	size_t ended = 0;
 
 	for (struct metrics_domain **link = &metrics->domains; *link; link = &(*link)->next) {
-		if ((*link)->backend)
+		if ((*link)->requests)
 			continue;
 		ended++;
 		if (!oldest || (*link)->ended < (*oldest)->ended)
@@ -320,8 +344,9 @@ void metrics_remove(struct metrics *metrics, struct metrics_domain *domain)
 	if (!domain)
 		return;
 	pthread_mutex_lock(&metrics->lock);
-	domain->backend = NULL;
-	domain->ended = ++metrics->ends;
-	forget_one(metrics);
+	if (!--domain->requests) {
+		domain->ended = ++metrics->ends;
+		forget_one(metrics);
+	}
 	pthread_mutex_unlock(&metrics->lock);
 }

@@ -4,8 +4,9 @@
  * (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4). The names are in
  * docs/continuous-profiling.md.
  *
- *	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove()
- *			-> metrics_stop()
+ *	metrics_start() -> metrics_add() for each domain, any time
+ *			-> metrics_session_start() -> metrics_session_end(), any number
+ *			-> metrics_remove() -> metrics_stop()
  *
  * The server has a thread of its own (metrics_server.h). Any thread may call all functions;
  * metrics_set() takes no lock.
@@ -47,16 +48,22 @@ void metrics_stop(struct metrics *metrics);
 /* For tests: the port it listens at; 0: none. */
 uint16_t metrics_port(const struct metrics *metrics);
 
-/* A session of DOMAIN, sampled by BACKEND (a static string), has started: its counts add to those
- * of earlier ones. NULL without memory, which metrics_set() and metrics_remove() accept. */
-struct metrics_domain *metrics_add(struct metrics *metrics, const char *domain,
-				   const char *backend);
+/* A profile of DOMAIN is requested. A domain may be added again before it is removed. NULL without
+ * memory, which the following functions accept. */
+struct metrics_domain *metrics_add(struct metrics *metrics, const char *domain);
+
+/* A session, sampled by BACKEND (a static string), has started: its counts add to those of earlier
+ * ones. A domain has one at a time. */
+void metrics_session_start(struct metrics *metrics, struct metrics_domain *domain,
+			   const char *backend);
+void metrics_session_end(struct metrics *metrics, struct metrics_domain *domain);
 
 /* Sets the counts of the session so far; a lower count than before is ignored. One thread per
  * domain. */
 void metrics_set(struct metrics_domain *domain, const struct metrics_values *values);
 
-/* The session has ended. Its counts are exported until there are too many such domains. */
+/* For each metrics_add(): the profile has ended. The counts of the domain are exported until there
+ * are too many such domains. */
 void metrics_remove(struct metrics *metrics, struct metrics_domain *domain);
 
 #endif

@@ -89,10 +89,10 @@ TEST(metrics, are_exported_for_each_domain)
 					       .stopped = 5,
 					       .bytes = 6 };
 	struct metrics *metrics = start("127.0.0.1:0");
-	struct metrics_domain *web = metrics_add(metrics, "web-1", "bpf");
-	struct metrics_domain *hostile =
-		metrics_add(metrics, "\"} 1\nkvmscope_up 1 {x=\"\\", "perf");
+	struct metrics_domain *web = metrics_add(metrics, "web-1");
+	struct metrics_domain *hostile = metrics_add(metrics, "\"} 1\nkvmscope_up 1 {x=\"\\");
 
+	metrics_session_start(metrics, web, "bpf");
 	metrics_set(web, &values);
 	check_line(metrics, "kvmscope_domain_sampled{domain=\"web-1\",backend=\"bpf\"} 1", true);
 	check_line(metrics, "kvmscope_samples_total{domain=\"web-1\",where=\"guest\"} 10", true);
@@ -116,15 +116,16 @@ TEST(metrics, are_exported_for_each_domain)
 TEST(metrics, never_go_backwards)
 {
 	struct metrics *metrics = start("127.0.0.1:0");
-	struct metrics_domain *domain = metrics_add(metrics, "one", "perf");
+	struct metrics_domain *domain = metrics_add(metrics, "one");
 
+	metrics_session_start(metrics, domain, "perf");
 	metrics_set(domain, &(struct metrics_values){ .lost = 7 });
 	metrics_set(domain, &(struct metrics_values){ .lost = 5 });
 	check_line(metrics, "kvmscope_lost_samples_total{domain=\"one\"} 7", true);
-	metrics_remove(metrics, domain);
+	metrics_session_end(metrics, domain);
 	check_line(metrics, "kvmscope_lost_samples_total{domain=\"one\"} 7", true);
 	check_line(metrics, "kvmscope_domain_sampled{domain=\"one\",backend=\"perf\"} 1", false);
-	domain = metrics_add(metrics, "one", "bpf");
+	metrics_session_start(metrics, domain, "bpf");
 	metrics_set(domain, &(struct metrics_values){ .lost = 1 });
 	check_line(metrics, "kvmscope_lost_samples_total{domain=\"one\"} 8", true);
 	check_line(metrics, "kvmscope_domain_sampled{domain=\"one\",backend=\"bpf\"} 1", true);
@@ -132,16 +133,41 @@ TEST(metrics, never_go_backwards)
 	metrics_stop(metrics);
 }
 
+/* An alert compares domains that are requested with those that are sampled. */
+TEST(metrics, have_each_domain_that_is_requested)
+{
+	static const char requested[] = "kvmscope_domain_requested{domain=\"one\"} 1";
+	static const char sampled[] = "kvmscope_domain_sampled{domain=\"one\",backend=\"perf\"} 1";
+	struct metrics *metrics = start("127.0.0.1:0");
+	struct metrics_domain *domain = metrics_add(metrics, "one");
+
+	check_line(metrics, requested, true);
+	check_line(metrics, sampled, false);
+	metrics_session_start(metrics, domain, "perf");
+	check_line(metrics, requested, true);
+	check_line(metrics, sampled, true);
+	/* It has started again before its earlier profile has ended. */
+	CHECK(metrics_add(metrics, "one") == domain);
+	metrics_session_end(metrics, domain);
+	metrics_remove(metrics, domain);
+	check_line(metrics, requested, true);
+	check_line(metrics, sampled, false);
+	metrics_remove(metrics, domain);
+	check_line(metrics, requested, false);
+	check_line(metrics, "kvmscope_lost_samples_total{domain=\"one\"} 0", true);
+	metrics_stop(metrics);
+}
+
 /* A user may define any number of domains. */
 TEST(metrics, of_ended_domains_are_forgotten_if_there_are_too_many)
 {
 	struct metrics *metrics = start("127.0.0.1:0");
-	struct metrics_domain *first = metrics_add(metrics, "first", "perf");
+	struct metrics_domain *first = metrics_add(metrics, "first");
 	char name[32];
 
 	for (unsigned int i = 0; i < 2000; i++) {
 		snprintf(name, sizeof(name), "domain-%u", i);
-		metrics_remove(metrics, metrics_add(metrics, name, "perf"));
+		metrics_remove(metrics, metrics_add(metrics, name));
 	}
 	check_line(metrics, "kvmscope_stops_total{domain=\"first\"} 0", true);
 	check_line(metrics, "kvmscope_stops_total{domain=\"domain-975\"} 0", false);
@@ -284,7 +310,7 @@ TEST(metrics, report_where_they_cannot_listen)
 	check_listen("127.0.0.1:99999", -EINVAL);
 	check_listen("", -EINVAL);
 	check_listen("/dev/null", -EADDRINUSE); /* not a socket: it stays */
-	check_listen("/nonexistent/socket", -ENOENT);
+	check_listen("/proc/nonexistent/socket", -ENOENT);
 	snprintf(taken, sizeof(taken), "127.0.0.1:%u", metrics_port(metrics));
 	check_listen(taken, -EADDRINUSE);
 	CHECK(strstr(error_message(), taken));
