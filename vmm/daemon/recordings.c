@@ -455,6 +455,8 @@ void recordings_statistics(struct recordings *all, struct recordings_statistics 
 {
 	pthread_mutex_lock(&all->lock);
 	*statistics = all->statistics;
+	statistics->free = recordings_free_space(all);
+	statistics->reserve = all->options.reserve;
 	for (const struct recorded_domain *domain = all->domains; domain; domain = domain->next) {
 		statistics->files += domain->count;
 		statistics->bytes += domain->bytes;

@@ -45,9 +45,11 @@ struct recordings_options {
 	bool hand_on;          /* complete files wait for recordings_next() */
 };
 
-/* Counters, except files, bytes and symbols, which are current values. */
+/* Counters, except files, bytes, free, reserve and symbols, which are current values. */
 struct recordings_statistics {
 	uint64_t files, bytes;    /* complete now, of all domains */
+	uint64_t free, reserve;   /* bytes that the file system has left (UINT64_MAX: unknown), and
+				     that it is to keep */
 	uint64_t removed;         /* complete files removed for their size or age */
 	uint64_t sacrificed;      /* complete files removed for lack of space */
 	uint64_t dropped;         /* files that could not be completed: their samples are lost */

@@ -293,16 +293,23 @@ static uint64_t sacrifice(struct recordings *all, const struct recorded_domain *
 	return freed;
 }
 
-uint64_t recordings_missing(struct recordings *all, uint64_t size)
+uint64_t recordings_free_space(const struct recordings *all)
 {
-	uint64_t wanted = all->options.reserve + size, have;
 	struct statvfs status;
 
-	if (fstatvfs(all->fd, &status)) /* a write will fail if there is none */
+	return fstatvfs(all->fd, &status) ? UINT64_MAX
+					  : (uint64_t)status.f_bavail * status.f_frsize;
+}
+
+uint64_t recordings_missing(struct recordings *all, uint64_t size)
+{
+	uint64_t wanted = all->options.reserve + size, have = recordings_free_space(all);
+
+	if (have == UINT64_MAX) /* a write will fail if there is none */
 		return 0;
 	if (clock_ms(CLOCK_MONOTONIC) - all->freed_at > FREED_SHOWS)
 		all->freed = 0;
-	have = (uint64_t)status.f_bavail * status.f_frsize + all->freed;
+	have += all->freed;
 	return wanted > have ? wanted - have : 0;
 }
 

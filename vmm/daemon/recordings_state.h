@@ -68,6 +68,9 @@ int recordings_complete(struct recordings *all, struct recorded_domain *domain, 
 /* Removes the files of DOMAIN that are too old, or too many. */
 void recordings_keep_limits(struct recordings *all, struct recorded_domain *domain);
 
+/* Bytes that the file system has left; UINT64_MAX: unknown. */
+uint64_t recordings_free_space(const struct recordings *all);
+
 /* Bytes that are missing for SIZE bytes besides the reserve. */
 uint64_t recordings_missing(struct recordings *all, uint64_t size);
 

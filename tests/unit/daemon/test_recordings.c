@@ -611,6 +611,8 @@ static void keep_reserve(struct fixture *fixture)
 		MUST(!write_recording(recording, MIB / 4));
 	MUST(statistics(fixture).bytes <= 2 * MIB);
 	MUST(statistics(fixture).sacrificed > 0);
+	MUST(statistics(fixture).reserve == 2 * MIB);
+	MUST(statistics(fixture).free >= 2 * MIB && statistics(fixture).free < 3 * MIB);
 
 	/* Somebody else needs the disk: nothing of ours is left that could go, and nothing is
 	 * written. */
@@ -619,6 +621,7 @@ static void keep_reserve(struct fixture *fixture)
 	MUST(!posix_fallocate(fd, 0, 2 * MIB));
 	MUST(write_recording(recording, MIB / 4) == -ENOSPC);
 	MUST(statistics(fixture).files == 0);
+	MUST(statistics(fixture).free < 2 * MIB);
 	MUST(strstr(error_message(), "has no space"));
 	MUST(!unlink(hog) && !close(fd));
 	MUST(!write_recording(recording, MIB / 4));
