@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvmscope stat beside perf kvm stat, on a Debian guest that boots on kvm_amd. The VMM is stopped
- * while both start and end, so both see the same exits and the counts have to be equal.
+ * while both start and end, so both see the same exits and the counts have to be equal. The guest
+ * boots and then sleeps (HLT).
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -10,19 +11,21 @@
 
 #include "tests/rig/rig.h"
 
-#define COMMANDS                                                                                      \
-	"build/kvmscope run --no-profile --no-control --kernel %s --initrd %s --mem 256M "            \
-	"--timeout 150 --append 'console=ttyS0 " QUICK_BOOT " kvmscope.run=sleep+60' "                \
-	"< /dev/null > /tmp/console 2>&1 & "                                                          \
-	"until grep -q 'Linux version' /tmp/console; do sleep 0.1; done; "                            \
-	"vm=$(pgrep -n -x kvmscope); kill -STOP $vm; "                                                \
-	"perf kvm stat record -m 8192 -p $vm -o /tmp/kvm.data > /tmp/perf 2>&1 & perf=$!; "           \
-	"build/kvmscope stat --pid $vm --json > build/rig/exit-stat.json & stat=$!; "                 \
-	"sleep 6; kill -CONT $vm; sleep 12; kill -STOP $vm; sleep 1; "                                \
-	"kill -INT $stat; wait $stat; echo stat $?; kill -INT $perf; wait $perf; "                    \
-	"grep -i lost /tmp/perf; "                                                                    \
-	"perf kvm -i /tmp/kvm.data stat report 2>&1 | "                                               \
-	"awk '$NF == \")\" { sub(\"%%.*\", \"\"); n = $(NF - 1); sub(\" *[0-9]+ +[0-9.]+$\", \"\"); " \
+#define COMMANDS                                                                                         \
+	"build/kvmscope run --no-profile --no-control --kernel %s --initrd %s --mem 256M "               \
+	"--timeout 150 --append 'console=ttyS0 " QUICK_BOOT " kvmscope.run=sleep+60' "                   \
+	"< /dev/null > /tmp/console 2>&1 & "                                                             \
+	"until grep -q 'Linux version' /tmp/console; do sleep 0.1; done; "                               \
+	"vm=$(pgrep -n -x kvmscope); kill -STOP $vm; "                                                   \
+	"perf kvm stat record -m 8192 -p $vm -o /tmp/kvm.data > /tmp/perf 2>&1 & perf=$!; "              \
+	"build/kvmscope stat --pid $vm --json > build/rig/exit-stat.json & stat=$!; "                    \
+	"sleep 6; kill -CONT $vm; tries=0; "                                                             \
+	"until grep -q 'guest-init: up' /tmp/console || [ $((tries += 1)) = 400 ]; do sleep 0.1; done; " \
+	"sleep 3; kill -STOP $vm; sleep 1; "                                                             \
+	"kill -INT $stat; wait $stat; echo stat $?; kill -INT $perf; wait $perf; "                       \
+	"grep -i lost /tmp/perf; "                                                                       \
+	"perf kvm -i /tmp/kvm.data stat report 2>&1 | "                                                  \
+	"awk '$NF == \")\" { sub(\"%%.*\", \"\"); n = $(NF - 1); sub(\" *[0-9]+ +[0-9.]+$\", \"\"); "    \
 	"sub(\"^ +\", \"\"); print \"perf \" n \" \" $0 }'; kill -KILL $vm"
 
 /* The number of exits of REASON in TABLE; 0: it is not in it. */
