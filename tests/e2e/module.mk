@@ -8,7 +8,7 @@ build/readers/installed: $(READERS)
 	$(Q)cp $(READERS) build/readers/
 	$(Q)cd build/readers && flock . npm ci --ignore-scripts --no-progress > npm.log 2>&1 || { \
 		tail -n 5 npm.log >&2; \
-		echo "kvmscope: tests of speedscope are skipped: npm could not fetch it" >&2; }
+		echo "kvmscope: tests of exports are skipped: npm could not fetch readers" >&2; }
 	$(Q)touch $@
 
 TEST_NEEDS += build/readers/installed

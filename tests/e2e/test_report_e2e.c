@@ -412,9 +412,10 @@ TEST(report, reports_errors)
 	check_failure("libvirt xstatus", 2, "uninstall, status; did you mean status?");
 	check_failure(
 		"export -o build/out.svg", 2,
-		"-o build/out.svg: the suffix must be .html, .folded, .pb.gz, .speedscope.json or .txt");
+		"-o build/out.svg: the suffix must be .html, .folded, .pb.gz, .speedscope.json, "
+		".firefox.json or .txt");
 	check_failure("export --format svg", 2,
-		      "one of html, folded, pprof, speedscope, script, sysroot");
+		      "one of html, folded, pprof, speedscope, firefox, script, sysroot");
 	check_failure("export -f htlm", 2, "did you mean html?");
 	check_failure("export --format html -i build/no-such-file -o build/never.html", 1,
 		      "build/no-such-file");
@@ -467,6 +468,7 @@ TEST(report, every_form_of_a_file_that_is_cut_off_says_so)
 		"export --format script",
 		"export --format pprof",
 		"export --format speedscope",
+		"export --format firefox",
 		"export --format html",
 	};
 	struct named_guest fixture;

@@ -12,6 +12,7 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/perf_data/output_path.h"
+#include "vmm/report/firefox.h"
 #include "vmm/report/flame_graph.h"
 #include "vmm/report/folded.h"
 #include "vmm/report/pprof.h"
@@ -24,6 +25,7 @@ enum format {
 	FORMAT_FOLDED,
 	FORMAT_PPROF,
 	FORMAT_SPEEDSCOPE,
+	FORMAT_FIREFOX,
 	FORMAT_SCRIPT,
 	FORMAT_SYSROOT, /* a directory */
 	FORMAT_NONE,
@@ -51,17 +53,19 @@ static const char summary[] =
 	"  kvmscope export --format html --event mem:schedule:x -o callers.html\n"
 	"  kvmscope export -o guest.pb.gz && go tool pprof -http=: guest.pb.gz\n"
 	"  kvmscope export -o guest.speedscope.json && speedscope guest.speedscope.json\n"
+	"  kvmscope export -o guest.firefox.json\n"
+	"      open it in profiler.firefox.com\n"
 	"  kvmscope export --format script -i other.data | less\n"
 	"  kvmscope export --format sysroot -o symbols\n"
 	"      a directory with the symbols for hotspot\n"
 	"\n"
 	"Without --format the output's suffix decides: .html, .folded, .pb.gz,\n"
-	".speedscope.json, .txt.";
+	".speedscope.json, .firefox.json, .txt.";
 
-static const char *const formats[] = { "html",   "folded",  "pprof", "speedscope",
-				       "script", "sysroot", NULL };
-static const char *const suffixes[] = { ".html", ".folded", ".pb.gz", ".speedscope.json",
-					".txt",  "/" };
+static const char *const formats[] = { "html",    "folded", "pprof",   "speedscope",
+				       "firefox", "script", "sysroot", NULL };
+static const char *const suffixes[] = { ".html",         ".folded", ".pb.gz", ".speedscope.json",
+					".firefox.json", ".txt",    "/" };
 
 static enum format format_of_file(const char *path)
 {
@@ -94,8 +98,9 @@ static int set_output(void *target, char *path)
 }
 
 static const struct option_row rows[] = {
-	{ "format", "FORMAT", "html, folded, pprof, speedscope, script, sysroot", OPTION_CHOICE,
-	  .offset = offsetof(struct arguments, format), .letter = 'f', .choices = formats },
+	{ "format", "FORMAT", "html, folded, pprof, speedscope, firefox, script, sysroot",
+	  OPTION_CHOICE, .offset = offsetof(struct arguments, format), .letter = 'f',
+	  .choices = formats },
 	{ "by", "cgroup|container", "With html and folded: the outermost frames", OPTION_PARSE,
 	  .parse = set_group },
 	{ "output", "FILE", "Write to FILE instead of standard output", OPTION_PARSE, .letter = 'o',
@@ -118,8 +123,8 @@ static int check(void *target)
 	if (arguments->format == FORMAT_NONE)
 		return error_set(
 			-EINVAL,
-			"-o %s: the suffix must be .html, .folded, .pb.gz, .speedscope.json or "
-			".txt; or give --format",
+			"-o %s: the suffix must be .html, .folded, .pb.gz, .speedscope.json, "
+			".firefox.json or .txt; or give --format",
 			arguments->output);
 	if (arguments->format == FORMAT_SYSROOT && !arguments->output)
 		return error_set(-EINVAL, "--format sysroot needs -o DIRECTORY");
@@ -135,6 +140,8 @@ static int write_profile(const struct profile *profile, const struct arguments *
 		return flame_graph_write(profile, arguments->by, to);
 	case FORMAT_PPROF:
 		return pprof_write(profile, NULL, to);
+	case FORMAT_FIREFOX:
+		return firefox_write(profile, to);
 	case FORMAT_SPEEDSCOPE:
 		return speedscope_write(profile, to);
 	default:
@@ -164,7 +171,8 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 	if (!options.event && arguments->format != FORMAT_PPROF)
 		options.event = "0";
 	options.lines = options.inlined && arguments->format == FORMAT_PPROF;
-	options.samples = arguments->format == FORMAT_SPEEDSCOPE;
+	options.samples =
+		arguments->format == FORMAT_SPEEDSCOPE || arguments->format == FORMAT_FIREFOX;
 	error = profile_load(&profile, &options);
 	if (error)
 		return error;

@@ -38,14 +38,14 @@ static int out_of_memory(const struct profile *profile)
 }
 
 /* A stack, and its place among all. */
-struct numbered_stack {
+struct indexed_stack {
 	struct profile_stack stack;
 	uint32_t number;
 };
 
 static bool same_stack(const void *item, const void *key)
 {
-	const struct profile_stack *stack = &((const struct numbered_stack *)item)->stack;
+	const struct profile_stack *stack = &((const struct indexed_stack *)item)->stack;
 	const struct symbolized_sample *sample = key;
 
 	if (stack->event != sample->recorded->event || stack->depth != sample->depth ||
@@ -71,10 +71,10 @@ static uint64_t hash_stack(const struct symbolized_sample *sample)
 	return hash_mix(hash, (uintptr_t)sample->app);
 }
 
-static struct numbered_stack *add_stack(struct profile *profile,
-					const struct symbolized_sample *sample, uint64_t hash)
+static struct indexed_stack *add_stack(struct profile *profile,
+				       const struct symbolized_sample *sample, uint64_t hash)
 {
-	struct numbered_stack *numbered = pool_alloc(&profile->pool, sizeof(*numbered));
+	struct indexed_stack *numbered = pool_alloc(&profile->pool, sizeof(*numbered));
 	struct profile_stack *stack = &numbered->stack;
 	const struct profile_frame **frames =
 		pool_alloc(&profile->pool, sample->depth * sizeof(struct profile_frame *));
@@ -138,7 +138,7 @@ static int on_sample(void *context, const struct symbolized_sample *sample)
 	struct profile *profile = context;
 	struct profile_event *event = &profile->events[sample->recorded->event];
 	uint64_t hash = hash_stack(sample);
-	struct numbered_stack *found = hash_table_find(&profile->table, hash, same_stack, sample);
+	struct indexed_stack *found = hash_table_find(&profile->table, hash, same_stack, sample);
 
 	if (!found)
 		found = add_stack(profile, sample, hash);
