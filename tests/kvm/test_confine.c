@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/bpf.h>
 #include <linux/landlock.h>
 #include <signal.h>
@@ -337,4 +338,127 @@ TEST(confine, no_capability_can_be_regained)
 	free(status);
 	kill(program.pid, SIGTERM);
 	program_wait(&program);
+}
+
+/* A directory for one test. No '_' in it: see program.h. */
+static void make_directory(char path[64])
+{
+	char *made;
+
+	do {
+		strcpy(path, "/tmp/kvmscope-confine-XXXXXX");
+		made = mkdtemp(path);
+		REQUIRE(made);
+	} while (strchr(path, '_') && !rmdir(path));
+}
+
+static void remove_directory(const char *path)
+{
+	free(command_output(NULL, "rm -r %s", path));
+}
+
+/* The files that a run opens late are found where links lead. */
+TEST(confine, links_lead_to_other_directories)
+{
+	char directory[64], arguments[512], image[PATH_MAX];
+	struct program program;
+
+	GUEST_REQUIRED();
+	REQUIRE(realpath(GUEST_IMAGE, image));
+	make_directory(directory);
+	free(command_output(NULL, "cd %s && mkdir a b && cp %s b/guest && ln -s ../b/guest a/guest",
+			    directory, image));
+	snprintf(arguments, sizeof(arguments),
+		 "run --kernel %s/a/guest --vmlinux %s/a/guest --mem 64M --duration 1 --console "
+		 "none -o %s/perf.data --append program=spin",
+		 directory, directory, directory);
+	program_run(&program, arguments);
+	CHECK_EQUAL(program.status, 0);
+	CHECK(!strstr(program.text, "Permission denied"));
+	remove_directory(directory);
+}
+
+/* As in -o >(command). */
+TEST(confine, the_output_can_be_a_pipe_of_the_shell)
+{
+	struct program program;
+	char arguments[512];
+	int ends[2];
+
+	GUEST_REQUIRED();
+	REQUIRE_EQUAL(pipe(ends), 0); /* inherited */
+	snprintf(arguments, sizeof(arguments),
+		 "run --kernel " GUEST_IMAGE " --mem 64M --duration 1 -F 1 --console none "
+		 "-o /dev/fd/%d --append program=spin",
+		 ends[1]);
+	program_run(&program, arguments);
+	CHECK_EQUAL(program.status, 0);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+TEST(confine, the_control_socket_is_removed_from_a_new_directory)
+{
+	char directory[64], path[128];
+	struct program program;
+
+	GUEST_REQUIRED();
+	make_directory(directory);
+	setenv("XDG_RUNTIME_DIR", directory, 1);
+	program_run(&program, "run --kernel " GUEST_IMAGE " --mem 64M --duration 1 --console none "
+			      "-o /dev/null --append program=spin");
+	unsetenv("XDG_RUNTIME_DIR");
+	CHECK_EQUAL(program.status, 0);
+	snprintf(path, sizeof(path), "%s/kvmscope", directory);
+	CHECK_EQUAL(rmdir(path), 0);
+	remove_directory(directory);
+}
+
+/* Root's file from before, in the directory of a user: replacing it needs that directory. */
+TEST(confine, a_flight_recorder_writes_to_the_directory_of_a_user)
+{
+	char directory[64], arguments[512], path[128];
+	struct program program;
+
+	GUEST_REQUIRED();
+	if (geteuid())
+		SKIP("only root may write to another user's directory");
+	make_directory(directory);
+	free(command_output(NULL, "echo old > %s/perf.data && chown 65534 %s", directory,
+			    directory));
+	snprintf(arguments, sizeof(arguments), RUN " --flight 1s -o %s/perf.data", directory);
+	start(&program, arguments);
+	kill(program.pid, SIGUSR2);
+	CHECK(program_wait_for(&program, "flight recording /tmp"));
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	snprintf(path, sizeof(path), "%s/perf.data.old", directory);
+	CHECK_EQUAL(access(path, F_OK), 0);
+	remove_directory(directory);
+}
+
+TEST(confine, a_dump_to_another_directory_is_refused_with_a_reason)
+{
+	char directory[64], arguments[512];
+	struct program program, dump;
+
+	GUEST_REQUIRED();
+	if (!has_landlock())
+		SKIP("needs Landlock");
+	make_directory(directory);
+	snprintf(arguments, sizeof(arguments),
+		 RUN " --flight 1s --control %s/socket -o %s/perf.data", directory, directory);
+	start(&program, arguments);
+	snprintf(arguments, sizeof(arguments), "dump --socket %s/socket -o /tmp/elsewhere",
+		 directory);
+	program_run(&dump, arguments);
+	CHECK_EQUAL(dump.status, 1);
+	CHECK(strstr(dump.text, "the sandbox of this run permits files below /tmp/kvmscope-"));
+	snprintf(arguments, sizeof(arguments), "dump --socket %s/socket -o %s/other", directory,
+		 directory);
+	program_run(&dump, arguments);
+	CHECK_EQUAL(dump.status, 0);
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	remove_directory(directory);
 }

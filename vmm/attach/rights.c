@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,16 +19,20 @@
 
 static const unsigned int kept[] = { CAP_PERFMON, CAP_BPF, CAP_SYS_PTRACE };
 
-/* For PATH or, if it does not exist, its directory. */
+/* For PATH and, if it will be created or replaced, its directory. */
 static bool is_accessible(const char *path, int mode)
 {
 	char directory[PATH_MAX];
+	struct stat status;
 	char *slash;
 
-	if (!faccessat(AT_FDCWD, path, mode, AT_EACCESS))
-		return true;
-	if (errno != ENOENT ||
-	    snprintf(directory, sizeof(directory), "%s", path) >= (int)sizeof(directory))
+	if (!faccessat(AT_FDCWD, path, mode, AT_EACCESS)) {
+		if (mode != W_OK || stat(path, &status) || !S_ISREG(status.st_mode))
+			return true;
+	} else if (errno != ENOENT) {
+		return false;
+	}
+	if (snprintf(directory, sizeof(directory), "%s", path) >= (int)sizeof(directory))
 		return false;
 	slash = strrchr(directory, '/');
 	if (slash)

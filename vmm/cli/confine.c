@@ -24,6 +24,8 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/confine_calls.h"
 #include "vmm/cli/run_bpf.h"
+#include "vmm/control/run_directory.h"
+#include "vmm/perf_data/output_path.h"
 #include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/build_id_cache_files.h"
 
@@ -67,7 +69,10 @@ static int allow(const char *path, uint64_t access)
 		return 0;
 	if (!fstat(rule.parent_fd, &status) && !S_ISDIR(status.st_mode))
 		rule.allowed_access &= OF_FILES;
-	if (syscall(SYS_landlock_add_rule, confinement.rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
+	/* EBADFD: a pipe of the shell (/dev/fd/63), which needs no rule */
+	if (syscall(SYS_landlock_add_rule, confinement.rules, LANDLOCK_RULE_PATH_BENEATH, &rule,
+		    0) &&
+	    errno != EBADFD)
 		error = error_set(-errno, "cannot allow %s by Landlock: %m", path);
 	close(rule.parent_fd);
 	return error;
@@ -91,13 +96,24 @@ static int allow_beside(const char *path, uint64_t access)
 	return allow(slash ? directory : ".", access);
 }
 
-/* Also where separate debug files are: beside the kernel. */
-static int allow_symbols(const struct run_options *options)
+/* A link, and the file itself, may be in different directories. Debug files are beside both. */
+static int allow_kernel(const char *path)
 {
-	int error = allow_beside(options->record.vmlinux, READ);
+	char *real = path ? realpath(path, NULL) : NULL;
+	int error = allow_beside(path, READ);
 
 	if (!error)
-		error = allow_beside(options->boot.kernel, READ);
+		error = allow_beside(real, READ);
+	free(real);
+	return error;
+}
+
+static int allow_symbols(const struct run_options *options)
+{
+	int error = allow_kernel(options->record.vmlinux);
+
+	if (!error)
+		error = allow_kernel(options->boot.kernel);
 	if (!error)
 		error = allow(options->boot.initrd, READ);
 	if (!error)
@@ -107,6 +123,20 @@ static int allow_symbols(const struct run_options *options)
 	return error ? error : allow(options->symfs, READ);
 }
 
+/* The directory of the file that is written, and of the link that names it. */
+static int allow_output(const char *path)
+{
+	char target[PATH_MAX];
+	int error;
+
+	if (output_path_is_standard(path)) /* /dev/stdout: not all of /dev */
+		return 0;
+	error = allow_beside(path, ALL);
+	if (!error && output_path_is_file(path, target))
+		error = allow_beside(target, ALL);
+	return error;
+}
+
 /* The cache directory exists from now on, as a rule needs it, but no home is made for a user. */
 static int allow_cache(const struct run_options *options)
 {
@@ -114,10 +144,9 @@ static int allow_cache(const struct run_options *options)
 	char path[PATH_MAX];
 	int error = 0;
 
-	if (home && access(home, F_OK))
-		return 0;
 	if (options->record.buildid_cache && !build_id_cache_directory(path, sizeof(path))) {
-		cache_make_directory(path); /* or the collector says why there is none */
+		if (!home || !access(home, F_OK))
+			cache_make_directory(path); /* or the collector says why there is none */
 		error = allow(path, ALL);
 	}
 	if (error || !home)
@@ -129,11 +158,10 @@ static int allow_cache(const struct run_options *options)
 /* Sockets are removed at the end. */
 static int allow_sockets(const struct run_options *options)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	int error = allow("/run/kvmscope", ALL);
+	char directory[PATH_MAX];
+	int error = control_directory(directory, sizeof(directory));
 
-	if (!error)
-		error = allow(runtime, ALL);
+	error = error ? error : allow(directory, ALL);
 	if (!error)
 		error = allow_beside(options->control_path, ALL);
 	return error ? error : allow_beside(options->agent_socket, ALL);
@@ -148,9 +176,9 @@ static int allow_files(const struct run_options *options)
 	for (size_t i = 0; i < sizeof(writable) / sizeof(writable[0]) && !error; i++)
 		error = allow(writable[i], ALL);
 	for (size_t i = 0; i < options->disk_count && !error; i++)
-		error = allow(options->disks[i].path, ALL);
+		error = allow(options->disks[i].path, options->disks[i].read_only ? READ : ALL);
 	if (!error && options->profile)
-		error = allow_beside(options->record.output, ALL);
+		error = allow_output(options->record.output);
 	if (!error)
 		error = allow_symbols(options);
 	if (!error)
@@ -253,14 +281,26 @@ static int become_user(const char *name)
 		return error_set(-EPERM, "--user %s: cannot change the user: %m", name);
 	/* Otherwise /proc/self would still be root's. */
 	prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-	unsetenv("XDG_RUNTIME_DIR");
 	return setenv("HOME", user->pw_dir, 1) ? error_set(-ENOMEM, "no memory for $HOME") : 0;
+}
+
+/* As root: a directory in /run that belonged to --user would be of no use to root's runs. */
+static void create_control_directory(const struct run_options *options)
+{
+	char path[PATH_MAX];
+
+	if (options->user)
+		unsetenv("XDG_RUNTIME_DIR");
+	if (options->control && !options->control_path && !control_directory(path, sizeof(path)))
+		mkdir(path, S_IRWXU); /* errors: control_socket_open() reports them */
 }
 
 int confine_start(const struct run_options *options)
 {
-	int error = options->user ? become_user(options->user) : 0;
+	int error;
 
+	create_control_directory(options);
+	error = options->user ? become_user(options->user) : 0;
 	if (error)
 		return error;
 	if (SANITIZED || !options->sandbox) {
@@ -277,6 +317,45 @@ int confine_start(const struct run_options *options)
 	confinement.active = true;
 	thread_start_with(confine_thread);
 	return 0;
+}
+
+/* The real directory of PATH. NULL: there is none. */
+static char *directory_of(const char *path)
+{
+	char directory[PATH_MAX];
+	char *slash;
+
+	snprintf(directory, sizeof(directory), "%s", path);
+	slash = strrchr(directory, '/');
+	if (slash)
+		slash[slash == directory] = '\0';
+	return realpath(slash ? directory : ".", NULL);
+}
+
+static bool is_below(const char *path, const char *directory)
+{
+	size_t length = directory[1] ? strlen(directory) : 0; /* "/" */
+
+	return !strncmp(path, directory, length) && (!path[length] || path[length] == '/');
+}
+
+int confine_check_output(const char *path)
+{
+	char *allowed, *wanted, target[PATH_MAX];
+	int error = 0;
+
+	if (confinement.rules < 0 || !output_path_is_file(path, target))
+		return 0;
+	allowed = directory_of(confinement.options->record.output);
+	wanted = directory_of(target);
+	if (allowed && wanted && !is_below(wanted, allowed))
+		error = error_set(-EACCES,
+				  "the sandbox of this run permits files below %s only, not %s; "
+				  "kvmscope run --no-sandbox has none",
+				  allowed, path);
+	free(allowed);
+	free(wanted);
+	return error;
 }
 
 int confine_main(void)

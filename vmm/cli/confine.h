@@ -21,4 +21,8 @@ int confine_start(const struct run_options *options);
  * message. */
 int confine_main(void);
 
+/* Whether the sandbox permits to write PATH, a later recording, which it does below the directory
+ * of -o. 0, or -EACCES with its message. Any thread. */
+int confine_check_output(const char *path);
+
 #endif

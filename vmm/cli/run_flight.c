@@ -7,6 +7,7 @@
 
 #include "shared/error.h"
 #include "shared/ring.h"
+#include "vmm/cli/confine.h"
 
 static int size_of_memory(const struct run_options *options, size_t *size)
 {
@@ -109,6 +110,8 @@ static int do_dump(void *context, json_t *arguments, json_t *result)
 
 	if (!error)
 		error = read_arguments(arguments, &path, &after);
+	if (!error && path)
+		error = confine_check_output(path);
 	if (!error)
 		error = flight_requests_add(context, path, after, &number);
 	if (!error)

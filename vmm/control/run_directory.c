@@ -46,7 +46,7 @@ static const char *user_directory(void)
 	return directory && *directory == '/' ? directory : NULL;
 }
 
-static int own_directory(char *path, size_t size)
+int control_directory(char *path, size_t size)
 {
 	const char *user = user_directory();
 	int length = user ? snprintf(path, size, "%s/kvmscope", user)
@@ -155,7 +155,7 @@ static int listen_in(struct control_socket *socket, const char *directory, const
 int control_socket_open(struct control_socket *socket, const char *name)
 {
 	char path[PATH_MAX - NAME_MAX - 1];
-	int error = own_directory(path, sizeof(path));
+	int error = control_directory(path, sizeof(path));
 	int directory = error ? error : open_own_directory(path);
 
 	socket->fd = -1;
@@ -227,7 +227,7 @@ static int list_directory(const char *directory, struct control_run **runs, size
 int control_runs_list(struct control_run **runs, size_t *count)
 {
 	char path[PATH_MAX];
-	int error = own_directory(path, sizeof(path));
+	int error = control_directory(path, sizeof(path));
 
 	*runs = NULL;
 	*count = 0;

@@ -15,6 +15,9 @@
  * digits, '.', '_' and '-', a letter first. */
 bool control_name_is_good(const char *name);
 
+/* The path of the runtime directory. -ENAMETOOLONG. */
+int control_directory(char *path, size_t size);
+
 /* The socket of this run. */
 struct control_socket {
 	int fd;              /* listening; -1: none */
