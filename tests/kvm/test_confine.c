@@ -378,6 +378,30 @@ TEST(confine, links_lead_to_other_directories)
 	remove_directory(directory);
 }
 
+/* The cache is read again at the end. */
+TEST(confine, the_configuration_of_perf_is_read_where_it_is)
+{
+	char directory[64], arguments[512];
+	struct program program;
+
+	GUEST_REQUIRED();
+	make_directory(directory);
+	free(command_output(NULL,
+			    "mkdir %s/out && printf '[buildid]\\ndir=%s/cache\\n' > %s/config",
+			    directory, directory, directory));
+	snprintf(arguments, sizeof(arguments), "%s/config", directory);
+	setenv("PERF_CONFIG", arguments, 1);
+	snprintf(arguments, sizeof(arguments),
+		 "run --kernel " GUEST_IMAGE " --vmlinux " GUEST_IMAGE " --mem 64M --duration 1 "
+		 "--console none --self-contained -o %s/out/perf.data --append program=spin",
+		 directory);
+	program_run(&program, arguments);
+	unsetenv("PERF_CONFIG");
+	CHECK_EQUAL(program.status, 0);
+	CHECK(!strstr(program.text, "Permission denied"));
+	remove_directory(directory);
+}
+
 /* As in -o >(command). */
 TEST(confine, the_output_can_be_a_pipe_of_the_shell)
 {

@@ -149,6 +149,8 @@ static int allow_cache(const struct run_options *options)
 			cache_make_directory(path); /* or the collector says why there is none */
 		error = allow(path, ALL);
 	}
+	if (!error)
+		error = allow(getenv("PERF_CONFIG"), READ);
 	if (error || !home)
 		return error;
 	snprintf(path, sizeof(path), "%s/.perfconfig", home);
@@ -245,6 +247,9 @@ static int confine(const char *thread)
 {
 	int error = drop_rights();
 
+	/* Before Linux 5.8, rights_keep() has not done this. */
+	if (!error && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		error = error_set(-errno, "NO_NEW_PRIVS: %m");
 	if (!error && confinement.rules >= 0 &&
 	    syscall(SYS_landlock_restrict_self, confinement.rules, 0))
 		error = error_set(-errno, "Landlock: %m");
