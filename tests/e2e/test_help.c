@@ -9,12 +9,19 @@
 static const struct {
 	const char *program, *page;
 } programs[] = {
-	{ "kvmscope run", "kvmscope-run.1" },           { "kvmscope attach", "kvmscope-attach.1" },
-	{ "kvmscope stat", "kvmscope-stat.1" },         { "kvmscope ctl", "kvmscope-ctl.1" },
-	{ "kvmscope libvirt", "kvmscope-libvirt.1" },   { "kvmscope dump", "kvmscope-dump.1" },
-	{ "kvmscope report", "kvmscope-report.1" },     { "kvmscope export", "kvmscope-export.1" },
-	{ "kvmscope archive", "kvmscope-archive.1" },   { "kvmscope doctor", "kvmscope-doctor.1" },
-	{ "kvmscope demo", "kvmscope-demo.1" },         { "kvmscoped", "kvmscoped.8" },
+	{ "kvmscope run", "kvmscope-run.1" },
+	{ "kvmscope attach", "kvmscope-attach.1" },
+	{ "kvmscope stat", "kvmscope-stat.1" },
+	{ "kvmscope ctl", "kvmscope-ctl.1" },
+	{ "kvmscope libvirt", "kvmscope-libvirt.1" },
+	{ "kvmscope dump", "kvmscope-dump.1" },
+	{ "kvmscope report", "kvmscope-report.1" },
+	{ "kvmscope export", "kvmscope-export.1" },
+	{ "kvmscope diff", "kvmscope-diff.1" },
+	{ "kvmscope archive", "kvmscope-archive.1" },
+	{ "kvmscope doctor", "kvmscope-doctor.1" },
+	{ "kvmscope demo", "kvmscope-demo.1" },
+	{ "kvmscoped", "kvmscoped.8" },
 	{ "agent/kvmscope-agent", "kvmscope-agent.1" },
 };
 

@@ -25,6 +25,7 @@ command command_ctl;
 command command_dump;
 command command_libvirt;
 command command_report;
+command command_diff;
 command command_export;
 command command_archive;
 command command_doctor;

@@ -116,8 +116,9 @@ int profile_arguments_archive(char path[PATH_MAX], const char *input)
 	return error_set(-EINVAL, "%s: a recording with an archive must be a file", input);
 }
 
-/* The unpacked archive, which lives until the program ends, also after an error. */
-static char unpacked[PATH_MAX];
+/* The unpacked archives, which live until the program ends, also after an error. */
+static char unpacked[2][PATH_MAX];
+static size_t unpacked_count;
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
 {
@@ -129,39 +130,45 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 
 static void remove_unpacked(void)
 {
-	nftw(unpacked, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	for (size_t i = 0; i < unpacked_count; i++)
+		nftw(unpacked[i], remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static int make_unpacked(void)
+/* NULL with a message. */
+static const char *make_unpacked(void)
 {
 	const char *parent = getenv("TMPDIR");
+	char *path = unpacked[unpacked_count];
 
-	if (snprintf(unpacked, sizeof(unpacked), "%s/kvmscope-XXXXXX",
-		     parent && *parent ? parent : "/var/tmp") >= (int)sizeof(unpacked))
-		return error_set(-ENAMETOOLONG, "TMPDIR is too long");
-	if (!mkdtemp(unpacked))
-		return error_set(-errno, "cannot create a directory for symbols: %m");
-	atexit(remove_unpacked);
-	return 0;
+	if (snprintf(path, PATH_MAX, "%s/kvmscope-XXXXXX",
+		     parent && *parent ? parent : "/var/tmp") >= PATH_MAX) {
+		error_set(-ENAMETOOLONG, "TMPDIR is too long");
+		return NULL;
+	}
+	if (!mkdtemp(path)) {
+		error_set(-errno, "cannot create a directory for symbols: %m");
+		return NULL;
+	}
+	if (!unpacked_count++)
+		atexit(remove_unpacked);
+	return path;
 }
 
 /* A recording can come with its symbols (kvmscope archive). */
 static int use_archive(struct profile_arguments *arguments)
 {
 	const char *input = arguments->options.input;
+	const char *directory;
 	char path[PATH_MAX];
-	int error;
 
 	if (arguments->ignore_archive || !strcmp(input, "-") ||
 	    profile_arguments_archive(path, input) || access(path, R_OK))
 		return 0;
-	error = make_unpacked();
-	if (!error)
-		error = symbol_archive_unpack(path, input, unpacked);
-	if (error)
+	directory = make_unpacked();
+	if (!directory || symbol_archive_unpack(path, input, directory))
 		log_warning("%s; using the build-id cache", error_message());
 	else
-		arguments->options.sources.buildid_dir = unpacked;
+		arguments->options.sources.buildid_dir = directory;
 	return 0;
 }
 
@@ -173,13 +180,24 @@ static int find_cache(void *target)
 	const char *input = arguments->options.input, *slash = strrchr(input, '/');
 	int length = slash ? (int)(slash + 1 - input) : 0;
 
-	if (arguments->options.sources.buildid_dir)
+	arguments->cache_chosen = arguments->options.sources.buildid_dir;
+	if (arguments->cache_chosen)
 		return 0;
 	if (!exists(input, length, "domain") || !exists(input, length, "names/.build-id"))
 		return use_archive(arguments);
 	snprintf(arguments->names, sizeof(arguments->names), "%.*snames", length, input);
 	arguments->options.sources.buildid_dir = arguments->names;
 	return 0;
+}
+
+int profile_arguments_other(struct profile_arguments *other,
+			    const struct profile_arguments *arguments, const char *input)
+{
+	*other = *arguments;
+	other->options.input = input;
+	if (!arguments->cache_chosen)
+		other->options.sources.buildid_dir = NULL;
+	return find_cache(other);
 }
 
 struct option_group profile_arguments_options(struct profile_arguments *arguments)

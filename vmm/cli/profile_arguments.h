@@ -15,6 +15,7 @@ struct profile_arguments {
 	struct guest_disk *disks[8]; /* the options may point to these three */
 	char names[PATH_MAX];
 	struct time_ranges times;
+	bool cache_chosen;   /* by the user */
 	bool ignore_archive; /* read the build-id cache, not the recording's archive */
 };
 
@@ -23,6 +24,11 @@ struct option_group profile_arguments_options(struct profile_arguments *argument
 
 /* A word of the command line: the recording. For struct option_command. */
 int profile_arguments_word(void *arguments, char *text);
+
+/* OTHER is ARGUMENTS for another recording, with that one's symbols; it points into ARGUMENTS and
+ * need not be freed. 0 or a negative errno with a message. */
+int profile_arguments_other(struct profile_arguments *other,
+			    const struct profile_arguments *arguments, const char *input);
 
 /* The path of the archive of symbols that belongs to the recording INPUT. -EINVAL: a pipe has none.
  */

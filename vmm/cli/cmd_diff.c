@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/cli/command.h"
+#include "vmm/cli/profile_arguments.h"
+#include "vmm/report/profile_diff.h"
+
+struct arguments {
+	struct profile_arguments input;
+	const char *files[2]; /* as given; NULL: not given */
+	enum profile_diff_order order;
+};
+
+static const char summary[] =
+	"Compares two recordings, function by function."
+	"\v"
+	"Examples:\n"
+	"  kvmscope diff before.data after.data\n"
+	"      the share of each function before, and how much more it is after\n"
+	"  kvmscope diff\n"
+	"      ./perf.data.old and ./perf.data, as perf diff\n"
+	"\n"
+	"One FILE is compared with perf.data.old. Rows are sorted by the size of the\n"
+	"difference.";
+
+static const char *const orders[] = { "delta", "baseline", NULL };
+
+static const struct option_row rows[] = {
+	{ "order", "delta|baseline", "Sort by the difference, or by the baseline (delta)",
+	  OPTION_CHOICE, .offset = offsetof(struct arguments, order), .choices = orders },
+	{ 0 },
+};
+
+static int add_file(void *context, char *text)
+{
+	struct arguments *arguments = context;
+
+	if (arguments->files[1])
+		return error_set(-EINVAL, "%s: only two recordings can be compared", text);
+	arguments->files[arguments->files[0] ? 1 : 0] = text;
+	return 0;
+}
+
+/* As perf diff: the last file is the new one. */
+static int check(void *target)
+{
+	struct arguments *arguments = target;
+	const char *const *files = arguments->files;
+
+	if (files[0])
+		arguments->input.options.input = files[1] ? files[1] : files[0];
+	return 0;
+}
+
+static int load(struct profile **profile, const struct profile_arguments *input)
+{
+	struct profile_options options = input->options;
+	int error;
+
+	options.leaves_only = true;
+	if (!options.event)
+		options.event = "0";
+	error = profile_load(profile, &options);
+	if (!error && !profile_samples(*profile))
+		log_warning("%s: %s", options.input, profile_arguments_why_empty(input));
+	return error;
+}
+
+static int print_diff(const struct arguments *arguments)
+{
+	struct profile_arguments baseline;
+	struct profile *before = NULL, *after = NULL;
+	const char *const *files = arguments->files;
+	int error = profile_arguments_other(&baseline, &arguments->input,
+					    files[1] ? files[0] : "perf.data.old");
+
+	if (!error)
+		error = load(&before, &baseline);
+	if (!error)
+		error = load(&after, &arguments->input);
+	if (!error) {
+		const char *was = profile_event(before, profile_event_chosen(before))->name,
+			   *is = profile_event(after, profile_event_chosen(after))->name;
+
+		if (strcmp(was, is) != 0)
+			log_warning("the events differ: %s and %s", was, is);
+		error = profile_diff_print(before, after, arguments->order, stdout);
+	}
+	profile_free(before);
+	profile_free(after);
+	return error;
+}
+
+int command_diff(int argc, char **argv)
+{
+	struct arguments arguments = { .files = { NULL } };
+	const struct option_group groups[] = { { NULL, rows, &arguments, check },
+					       profile_arguments_options(&arguments.input),
+					       { 0 } };
+	const struct option_command table = { .name = "kvmscope diff",
+					      .doc = summary,
+					      .groups = groups,
+					      .words = "[[BASELINE] FILE]",
+					      .word = add_file,
+					      .context = &arguments };
+	int error = option_table_parse(&table, argc, argv);
+
+	if (error)
+		return command_failed();
+	error = print_diff(&arguments);
+	profile_arguments_free(&arguments.input);
+	return error ? profile_arguments_failed(error) : EXIT_OK;
+}
