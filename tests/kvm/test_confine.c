@@ -378,6 +378,37 @@ TEST(confine, links_lead_to_other_directories)
 	remove_directory(directory);
 }
 
+/* As Debian's link /vmlinuz: everything is below its directory. */
+TEST(confine, a_kernel_in_the_root_directory_permits_nothing_else)
+{
+	static const char link[] = "/kvmscope-test-kernel";
+	struct user_regs_struct registers;
+	struct program program;
+	char image[PATH_MAX];
+	unsigned long long syscall;
+	pid_t thread;
+
+	GUEST_REQUIRED();
+	if (!has_landlock())
+		SKIP("needs Landlock");
+	REQUIRE(realpath(GUEST_IMAGE, image));
+	unlink(link);
+	if (symlink(image, link))
+		SKIP("the root directory is not writable");
+	start(&program, "run --kernel /kvmscope-test-kernel --mem 64M --timeout 250 --console none "
+			"-o /dev/null --append program=spin");
+	unlink(link);
+	syscall = find_syscall(program.pid);
+	thread = find_thread(program.pid, "collector");
+	stop(thread, &registers);
+	CHECK_EQUAL(open_foreign(thread, syscall, &registers), -EACCES);
+	ptrace(PTRACE_SETREGS, thread, 0, &registers);
+	ptrace(PTRACE_DETACH, thread, 0, 0);
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	CHECK_EQUAL(program.status, 0);
+}
+
 /* The cache is read again at the end. */
 TEST(confine, the_configuration_of_perf_is_read_where_it_is)
 {
