@@ -7,12 +7,14 @@
 #include "shared/log.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/profile_arguments.h"
+#include "vmm/report/folded.h"
 #include "vmm/report/profile_diff.h"
 
 struct arguments {
 	struct profile_arguments input;
 	const char *files[2]; /* as given; NULL: not given */
 	enum profile_diff_order order;
+	enum { FORMAT_TEXT, FORMAT_FOLDED } format;
 };
 
 static const char summary[] =
@@ -21,6 +23,8 @@ static const char summary[] =
 	"Examples:\n"
 	"  kvmscope diff before.data after.data\n"
 	"      the share of each function before, and how much more it is after\n"
+	"  kvmscope diff -f folded before.data after.data | flamegraph.pl > diff.svg\n"
+	"      a flame graph of after.data: red is more than before, blue is less\n"
 	"  kvmscope diff\n"
 	"      ./perf.data.old and ./perf.data, as perf diff\n"
 	"\n"
@@ -28,8 +32,11 @@ static const char summary[] =
 	"difference.";
 
 static const char *const orders[] = { "delta", "baseline", NULL };
+static const char *const formats[] = { "text", "folded", NULL };
 
 static const struct option_row rows[] = {
+	{ "format", "text|folded", "A table, or stacks for flamegraph.pl (text)", OPTION_CHOICE,
+	  .offset = offsetof(struct arguments, format), .letter = 'f', .choices = formats },
 	{ "order", "delta|baseline", "Sort by the difference, or by the baseline (delta)",
 	  OPTION_CHOICE, .offset = offsetof(struct arguments, order), .choices = orders },
 	{ 0 },
@@ -56,12 +63,12 @@ static int check(void *target)
 	return 0;
 }
 
-static int load(struct profile **profile, const struct profile_arguments *input)
+static int load(struct profile **profile, const struct profile_arguments *input, bool leaves)
 {
 	struct profile_options options = input->options;
 	int error;
 
-	options.leaves_only = true;
+	options.leaves_only = leaves;
 	if (!options.event)
 		options.event = "0";
 	error = profile_load(profile, &options);
@@ -79,16 +86,18 @@ static int print_diff(const struct arguments *arguments)
 					    files[1] ? files[0] : "perf.data.old");
 
 	if (!error)
-		error = load(&before, &baseline);
+		error = load(&before, &baseline, arguments->format == FORMAT_TEXT);
 	if (!error)
-		error = load(&after, &arguments->input);
+		error = load(&after, &arguments->input, arguments->format == FORMAT_TEXT);
 	if (!error) {
 		const char *was = profile_event(before, profile_event_chosen(before))->name,
 			   *is = profile_event(after, profile_event_chosen(after))->name;
 
 		if (strcmp(was, is) != 0)
 			log_warning("the events differ: %s and %s", was, is);
-		error = profile_diff_print(before, after, arguments->order, stdout);
+		error = arguments->format == FORMAT_FOLDED
+				? folded_diff_write(before, after, stdout)
+				: profile_diff_print(before, after, arguments->order, stdout);
 	}
 	profile_free(before);
 	profile_free(after);

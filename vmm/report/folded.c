@@ -10,7 +10,7 @@
 
 struct line {
 	char *text;
-	uint64_t samples;
+	uint64_t samples[2]; /* of the baseline, of the profile */
 };
 
 const char *folded_frame_name(const struct profile_frame *frame, char *text, size_t size)
@@ -81,36 +81,62 @@ static int by_text(const void *left, const void *right)
 	return strcmp(((const struct line *)left)->text, ((const struct line *)right)->text);
 }
 
-static void write_lines(const struct line *lines, size_t count, FILE *to)
+/* SCALE is for samples of the baseline; negative: there is none. */
+static void write_lines(const struct line *lines, size_t count, double scale, FILE *to)
 {
-	uint64_t samples = 0;
+	uint64_t before = 0, samples = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		samples += lines[i].samples;
+		before += lines[i].samples[0];
+		samples += lines[i].samples[1];
 		if (i + 1 < count && !strcmp(lines[i].text, lines[i + 1].text))
 			continue;
-		fprintf(to, "%s %" PRIu64 "\n", lines[i].text, samples);
-		samples = 0;
+		fputs(lines[i].text, to);
+		if (scale >= 0)
+			fprintf(to, " %.0f", (double)before * scale);
+		fprintf(to, " %" PRIu64 "\n", samples);
+		before = samples = 0;
 	}
 }
 
-int folded_write(const struct profile *profile, enum folded_group by, FILE *to)
+/* Appends the lines of PROFILE to LINES, their samples as number WHICH. Returns how many. */
+static size_t make_lines(struct line *lines, const struct profile *profile, enum folded_group by,
+			 int which)
 {
-	size_t count = profile_stack_count(profile), made = 0;
-	struct line *lines = calloc(count + 1, sizeof(*lines));
-	int error = 0;
+	size_t made = 0;
 
-	for (; lines && made < count; made++) {
-		lines[made].text = make_line(profile_stack(profile, made), by);
-		lines[made].samples = profile_stack(profile, made)->samples;
+	for (; made < profile_stack_count(profile); made++) {
+		const struct profile_stack *stack = profile_stack(profile, made);
+
+		lines[made].text = make_line(stack, by);
 		if (!lines[made].text)
 			break;
+		lines[made].samples[which] = stack->samples;
 	}
+	return made;
+}
+
+/* BASELINE may be NULL. */
+static int write_folded(const struct profile *baseline, const struct profile *profile,
+			enum folded_group by, FILE *to)
+{
+	size_t before = baseline ? profile_stack_count(baseline) : 0;
+	size_t count = profile_stack_count(profile) + before, made = 0;
+	struct line *lines = calloc(count + 1, sizeof(*lines));
+	double scale = baseline ? 1 : -1;
+	int error = 0;
+
+	if (before)
+		scale = (double)profile_samples(profile) / (double)profile_samples(baseline);
+	if (lines && before)
+		made = make_lines(lines, baseline, by, 0);
+	if (lines && made == before)
+		made += make_lines(lines + made, profile, by, 1);
 	if (!lines || made < count) {
 		error = error_set(-ENOMEM, "no memory for the folded stacks");
 	} else {
 		qsort(lines, count, sizeof(*lines), by_text);
-		write_lines(lines, count, to);
+		write_lines(lines, count, scale, to);
 		if (fflush(to) || ferror(to))
 			error = error_set(-EIO, "cannot write the folded stacks: %s",
 					  strerror(errno));
@@ -119,4 +145,14 @@ int folded_write(const struct profile *profile, enum folded_group by, FILE *to)
 		free(lines[i].text);
 	free(lines);
 	return error;
+}
+
+int folded_write(const struct profile *profile, enum folded_group by, FILE *to)
+{
+	return write_folded(NULL, profile, by, to);
+}
+
+int folded_diff_write(const struct profile *baseline, const struct profile *profile, FILE *to)
+{
+	return write_folded(baseline, profile, FOLDED_PLAIN, to);
 }

@@ -27,4 +27,10 @@ const char *folded_group(const struct profile_stack *stack, enum folded_group by
  */
 int folded_write(const struct profile *profile, enum folded_group by, FILE *to);
 
+/*
+ * The same for two profiles: the samples of each stack in BASELINE, as many in all as in PROFILE,
+ * and those in PROFILE, as difffolded.pl -n writes them. flamegraph.pl colours the difference.
+ */
+int folded_diff_write(const struct profile *baseline, const struct profile *profile, FILE *to);
+
 #endif
