@@ -443,7 +443,7 @@ static void put_vcpus_shown(const struct writer *writer)
 	fputs("\"initialVisibleThreads\":[", writer->to);
 	for (size_t i = 0; (count = samples_of_vcpu(writer->profile, i)); i += count)
 		fprintf(writer->to, "%s%zu", number ? "," : "", number), number++;
-	fputs("],\"initialSelectedThreads\":[0]", writer->to);
+	fprintf(writer->to, "],\"initialSelectedThreads\":[%s]", number ? "0" : "");
 }
 
 static void put_meta(const struct writer *writer)
