@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope demo: run, report and export on a guest with a known workload. */
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -23,6 +26,8 @@
 
 #define PATH_SIZE  4096
 #define ROWS_SHOWN "20"
+/* The exit status of a run that its user ended. */
+#define ENDED_BY_USER (128 + SIGINT)
 
 struct demo {
 	const char *kernel;
@@ -148,7 +153,42 @@ static int run_command(command *run, const char *const arguments[])
 	return status;
 }
 
-static int record(const struct demo *demo, const struct recording *recording)
+static volatile pid_t running; /* the child that runs the guest */
+
+/* The terminal's signals reach the child, too. */
+static void forward(int signal, siginfo_t *info, void *context)
+{
+	(void)context;
+	if (info->si_code == SI_USER && running > 0)
+		kill(running, signal);
+}
+
+/* kvmscope run confines its process, which could not read or start anything more. */
+static int run_in_child(const char *const arguments[])
+{
+	const struct sigaction forwarded = { .sa_sigaction = forward, .sa_flags = SA_SIGINFO };
+	struct sigaction before;
+	pid_t child;
+	int status = 0;
+
+	fflush(NULL);
+	sigaction(SIGINT, &forwarded, &before);
+	child = running = fork();
+	if (!child) {
+		sigaction(SIGINT, &before, NULL);
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		status = run_command(command_run, arguments);
+		fflush(NULL);
+		_exit(!status && command_run_was_ended() ? ENDED_BY_USER : status);
+	}
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	running = 0;
+	sigaction(SIGINT, &before, NULL);
+	return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+}
+
+static int record(const struct demo *demo, const struct recording *recording, bool *ended)
 {
 	char append[256];
 	const char *arguments[WORDS_MAX + 1] = {
@@ -157,6 +197,7 @@ static int record(const struct demo *demo, const struct recording *recording)
 		demo->frequency, "--from-line", WORKLOAD_STARTS, "--output", recording->data,
 	};
 	const char **next = arguments + 15;
+	int status;
 
 	/* The initrd's init reads the workload's duration: tests/rig/guest-init. */
 	snprintf(append, sizeof(append),
@@ -167,7 +208,9 @@ static int record(const struct demo *demo, const struct recording *recording)
 	}
 	if (recording->agent)
 		*next++ = "--agent";
-	return run_command(command_run, arguments);
+	status = run_in_child(arguments);
+	*ended = status == ENDED_BY_USER;
+	return *ended ? EXIT_OK : status;
 }
 
 static int report(const struct recording *recording)
@@ -183,8 +226,9 @@ static int export(const struct recording *recording)
 					     "html", "--output", recording->page, NULL });
 }
 
+/* *ENDED: the user ended the guest. */
 static int show(const struct demo *demo, struct recording *recording, const char *data,
-		const char *page)
+		const char *page, bool *ended)
 {
 	int status;
 
@@ -192,7 +236,7 @@ static int show(const struct demo *demo, struct recording *recording, const char
 	snprintf(recording->page, sizeof(recording->page), "%s/%s", demo->output, page);
 	log_info("demo: booting %s, unmodified, with %s, and a workload of %u s", demo->kernel,
 		 recording->what, demo->seconds);
-	status = record(demo, recording);
+	status = record(demo, recording, ended);
 	if (!status)
 		status = report(recording);
 	return status ? status : export(recording);
@@ -209,18 +253,19 @@ int command_demo(int argc, char **argv)
 	const struct option_command table = { .name = "kvmscope demo",
 					      .doc = help,
 					      .groups = groups };
+	bool ended = false;
 	int status;
 
 	if (option_table_parse(&table, argc, argv) || prepare(&demo))
 		return command_failed();
-	status = show(&demo, &plain, "perf.data", "flame.html");
-	if (!status && command_run_was_ended()) {
+	status = show(&demo, &plain, "perf.data", "flame.html", &ended);
+	if (!status && ended) {
 		log_info("demo: ended by the user; %s and %s have what was sampled until then",
 			 plain.data, plain.page);
 		return status;
 	}
 	if (!status)
-		status = show(&demo, &agent, "agent.data", "flame-agent.html");
+		status = show(&demo, &agent, "agent.data", "flame-agent.html", &ended);
 	if (!status)
 		log_info(
 			"demo: look closer with kvmscope report -i %s or perf report -i %s, and open %s and %s in a "

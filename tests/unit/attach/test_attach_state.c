@@ -127,6 +127,7 @@ static void make(void)
 	REQUIRE_EQUAL(vmm_process_open_monitored(&attach->process, getpid()), 0);
 	vmm_process_set_vcpus(attach->process, vcpus, 2);
 	attach->memory.view = bench.guest.guest.view;
+	REQUIRE_EQUAL(thread_exits_open(&attach->exits), 0);
 	attach->layout_guessed = true; /* no backend supplies it */
 	attach->target.callchains = true;
 	pthread_mutex_init(&attach->kernel_lock, NULL);
@@ -137,6 +138,7 @@ static void unmake(void)
 	ring_destroy(bench.attach.rings[0]);
 	ring_destroy(bench.attach.rings[1]);
 	vmm_process_close(bench.attach.process);
+	thread_exits_close(&bench.attach.exits);
 	pthread_mutex_destroy(&bench.attach.kernel_lock);
 	module_presence_free(bench.guest.kernel.presence);
 	symbols_free(bench.guest.kernel.symbols);
