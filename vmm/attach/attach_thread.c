@@ -189,6 +189,7 @@ int attach_update_vcpus(struct attach *attach)
 	int error;
 
 	THREAD_CHECK(&attach->owner);
+	attach->process->quick = attach->replaced;
 	error = vmm_process_scan(attach->process);
 	if (error)
 		return error;

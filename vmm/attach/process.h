@@ -41,6 +41,7 @@ struct vmm_process {
 	/* vCPUs are those that QEMU's monitor reports: there is no VM of KVM, or it may not be
 	 * inspected. */
 	bool monitored;
+	bool quick; /* scans do not wait for threads to make system calls: the next one is soon */
 	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* ordered by id */
 	size_t vcpu_count;
 };

@@ -219,7 +219,7 @@ static void process_vm_find_threads(struct process_vm *vm, const struct vmm_proc
 	if (vm->alone && !all_known(vm))
 		threads_from_names(&search);
 	drop_unplugged(vm);
-	for (int i = 0; vm->alone && i < CALL_POLLS && !all_known(vm) &&
+	for (int i = 0; vm->alone && !process->quick && i < CALL_POLLS && !all_known(vm) &&
 			(search.misnamed || !names_suffice(vm));
 	     i++) {
 		proc_each_number(process->directory, "task", thread_from_call, &search);
