@@ -13,7 +13,8 @@
 
 /*
  * What the reader's COMMANDS, each a line, print. Its "load" gives its daemon half a second to
- * start, which is too short on a busy machine: the daemon is started as "load" does it.
+ * start, which is too short on a busy machine: the daemon is started as "load" does it. A reader
+ * that comes while it starts may remove the daemon's session, so another daemon is tried then.
  */
 static char *ask(const struct named_guest *named, const char *commands)
 {
@@ -26,11 +27,13 @@ static char *ask(const struct named_guest *named, const char *commands)
 	text = command_output(
 		&status,
 		"export PROFILER_CLI_SESSION_DIR=%s/cli PROFILER_CLI_NO_SYMBOLICATE=1; "
-		"mkdir $PROFILER_CLI_SESSION_DIR; "
+		"reader() { timeout 30 node " READER " \"$@\" --session s; }; "
+		"for start in 1 2 3 4; do "
+		"rm -rf $PROFILER_CLI_SESSION_DIR; mkdir $PROFILER_CLI_SESSION_DIR; "
 		"timeout 100 node " READER
 		" --daemon %s/guest.firefox.json --session s > %s/log 2>&1 & "
-		"reader() { timeout 30 node " READER " \"$@\" --session s; }; "
-		"for i in $(seq 60); do reader thread list > %s/up 2>&1 && break; sleep 1; done; "
+		"for i in $(seq 15); do sleep 1; reader thread list > %s/up 2>&1 && break 2; done; "
+		"kill $!; done; "
 		"while read -r command; do reader $command 2>&1; done <<'END'\n%s\nEND\n"
 		"kill $!; wait; cat %s/log",
 		named->home, named->home, named->home, named->home, commands, named->home);
