@@ -108,12 +108,17 @@ void program_run(struct program *program, const char *arguments)
 	program_wait(program);
 }
 
-void program_refuses(const char *arguments, const char *text)
+void program_expect(const char *arguments, int status, const char *text)
 {
 	struct program program;
 
 	program_run(&program, arguments);
-	if (program.status != 2 || !strstr(program.text, text))
-		FAIL_TEST("kvmscope %s: exit status %d, and not '%s' in:\n%s", arguments,
-			  program.status, text, program.text);
+	if (program.status != status || !strstr(program.text, text))
+		FAIL_TEST("kvmscope %s: exit status %d, expected %d and '%s' in:\n%s", arguments,
+			  program.status, status, text, program.text);
+}
+
+void program_refuses(const char *arguments, const char *text)
+{
+	program_expect(arguments, 2, text);
 }

@@ -32,6 +32,9 @@ _Noreturn void program_exec(const char *arguments);
 /* Start and wait. */
 void program_run(struct program *program, const char *arguments);
 
+/* Runs it, and fails the test unless it ends with STATUS and has written TEXT. */
+void program_expect(const char *arguments, int status, const char *text);
+
 /* Runs it, and fails the test unless it rejects its arguments (status 2) with TEXT. */
 void program_refuses(const char *arguments, const char *text);
 

@@ -26,35 +26,26 @@
 #define GUEST "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 "
 #define PLAIN GUEST "--no-profile "
 
-static void check_run(const char *arguments, int status, const char *text)
-{
-	struct program program;
-
-	program_run(&program, arguments);
-	if (program.status != status || !strstr(program.text, text))
-		FAIL_TEST("kvmscope %s: exit status %d, expected %d and '%s' in:\n%s", arguments,
-			  program.status, status, text, program.text);
-}
-
 TEST(run, exit_status_is_the_guest_s)
 {
 	GUEST_REQUIRED();
-	check_run(PLAIN "--append program=hello_exit=0", 0, "hello: ");
-	check_run(PLAIN "--append program=hello_exit=55", 55, "");
-	check_run(PLAIN "--append program=hello_exit=256", 0, ""); /* the low 8 bits */
+	program_expect(PLAIN "--append program=hello_exit=0", 0, "hello: ");
+	program_expect(PLAIN "--append program=hello_exit=55", 55, "");
+	program_expect(PLAIN "--append program=hello_exit=256", 0, ""); /* the low 8 bits */
 }
 
 TEST(run, wrong_usage_reports_what_is_right)
 {
-	check_run("run", 2, "--kernel FILE is missing");
-	check_run("run --kernel x --cpus 65", 2, "a number from 1 to 64");
-	check_run("run --kernel x --mem lots", 2, "a size like 512M or 2G");
-	check_run("run --kernel x --mem 1", 2, "--mem: it must be a multiple of 4 KiB and");
-	check_run("run --kernel x --protocol uefi", 2, "--protocol uefi: it must be one of auto");
-	check_run("run --kernel x -F 10001", 2, "a number from 1 to 10000");
-	check_run("run --kernel x --ring-size 100K", 2, "a power of two");
-	check_run("run x", 2, "--kernel gives the kernel");
-	check_run("run --help", 0, "Examples:");
+	program_expect("run", 2, "--kernel FILE is missing");
+	program_expect("run --kernel x --cpus 65", 2, "a number from 1 to 64");
+	program_expect("run --kernel x --mem lots", 2, "a size like 512M or 2G");
+	program_expect("run --kernel x --mem 1", 2, "--mem: it must be a multiple of 4 KiB and");
+	program_expect("run --kernel x --protocol uefi", 2,
+		       "--protocol uefi: it must be one of auto");
+	program_expect("run --kernel x -F 10001", 2, "a number from 1 to 10000");
+	program_expect("run --kernel x --ring-size 100K", 2, "a power of two");
+	program_expect("run x", 2, "--kernel gives the kernel");
+	program_expect("run --help", 0, "Examples:");
 }
 
 #define ACCEPTED "; it must be a bzImage, ELF vmlinux, PVH or multiboot image"
@@ -62,20 +53,20 @@ TEST(run, wrong_usage_reports_what_is_right)
 /* These do not need KVM. */
 TEST(run, kernel_and_initrd_files_are_checked_as_usage)
 {
-	check_run("run --kernel none", 2,
-		  "--kernel: cannot open none: No such file or directory" ACCEPTED);
-	check_run("run --kernel /bin/ls", 2,
-		  "--kernel: /bin/ls is a program, not a kernel" ACCEPTED);
-	check_run("run --kernel README.md", 2,
-		  "--kernel: README.md is not a bootable kernel" ACCEPTED);
-	check_run("run --kernel tests", 2, "--kernel: tests is not a regular file");
-	check_run("run --kernel /dev/null", 2, "--kernel: /dev/null is not a regular file");
-	check_run("run --protocol pvh --kernel README.md", 2,
-		  "--kernel: README.md is not an ELF file" ACCEPTED);
-	check_run("run --kernel " GUEST_IMAGE " --initrd none", 2,
-		  "--initrd: cannot open none: No such file or directory");
-	check_run("run --kernel " GUEST_IMAGE " --initrd tests", 2,
-		  "--initrd: tests is not a regular file");
+	program_expect("run --kernel none", 2,
+		       "--kernel: cannot open none: No such file or directory" ACCEPTED);
+	program_expect("run --kernel /bin/ls", 2,
+		       "--kernel: /bin/ls is a program, not a kernel" ACCEPTED);
+	program_expect("run --kernel README.md", 2,
+		       "--kernel: README.md is not a bootable kernel" ACCEPTED);
+	program_expect("run --kernel tests", 2, "--kernel: tests is not a regular file");
+	program_expect("run --kernel /dev/null", 2, "--kernel: /dev/null is not a regular file");
+	program_expect("run --protocol pvh --kernel README.md", 2,
+		       "--kernel: README.md is not an ELF file" ACCEPTED);
+	program_expect("run --kernel " GUEST_IMAGE " --initrd none", 2,
+		       "--initrd: cannot open none: No such file or directory");
+	program_expect("run --kernel " GUEST_IMAGE " --initrd tests", 2,
+		       "--initrd: tests is not a regular file");
 }
 
 /* Few test machines have counters. Elsewhere the test shows that the option is refused. */
@@ -86,10 +77,10 @@ TEST(run, KVM_s_own_PMU_is_available_or_refused)
 	GUEST_REQUIRED();
 	REQUIRE_EQUAL(probe_one("pmu.guest", &row), 0);
 	if (row.state == PROBE_YES)
-		check_run(PLAIN "--pmu kernel --append program=hello_exit=0", 0, "hello: ");
+		program_expect(PLAIN "--pmu kernel --append program=hello_exit=0", 0, "hello: ");
 	else
-		check_run(PLAIN "--pmu kernel --append program=hello_exit=0", 4,
-			  "--pmu kernel: this host's KVM provides no counters: ");
+		program_expect(PLAIN "--pmu kernel --append program=hello_exit=0", 4,
+			       "--pmu kernel: this host's KVM provides no counters: ");
 }
 
 /*
@@ -108,7 +99,7 @@ TEST(run, best_PMU_is_selected_or_the_reason_for_none_is_reported)
 		SKIP("KVM's own PMU may differ from what the guest expects");
 	REQUIRE_EQUAL(probe_one("pmu.emulated", &row), 0);
 	if (row.state == PROBE_YES) {
-		check_run(PLAIN "--append program=pmu_pmu=registers", 0, "");
+		program_expect(PLAIN "--append program=pmu_pmu=registers", 0, "");
 		return;
 	}
 	program_run(&program, PLAIN "--append program=pmu_pmu=registers");
@@ -137,8 +128,8 @@ TEST(run, delay_of_the_guest_s_overflows_is_reported)
 	REQUIRE_EQUAL(probe_one("pmu.emulated", &row), 0);
 	if (row.state == PROBE_NO)
 		SKIP("%s", row.detail);
-	check_run(PLAIN "--pmu emulated --append program=pmu_pmu=overflow_pmis=20", 0,
-		  "the guest's PMU: 20 overflows were reported, ");
+	program_expect(PLAIN "--pmu emulated --append program=pmu_pmu=overflow_pmis=20", 0,
+		       "the guest's PMU: 20 overflows were reported, ");
 }
 
 /* Even if the guest ends in the middle of a line. */
@@ -176,10 +167,10 @@ TEST(run, ends_with_the_overhead_and_the_next_command)
 TEST(run, open_failure_reports_the_file)
 {
 	GUEST_REQUIRED();
-	check_run(PLAIN "--console /none/such --append program=hello", 1, "/none/such");
-	check_run(PLAIN "--disk none.img --append program=hello", 1, "none.img");
-	check_run(GUEST "-o /none/perf.data --append program=hello", 1, "/none/perf.data");
-	check_run(PLAIN "--module-text @none --append program=hello", 1, "none");
+	program_expect(PLAIN "--console /none/such --append program=hello", 1, "/none/such");
+	program_expect(PLAIN "--disk none.img --append program=hello", 1, "none.img");
+	program_expect(GUEST "-o /none/perf.data --append program=hello", 1, "/none/perf.data");
+	program_expect(PLAIN "--module-text @none --append program=hello", 1, "none");
 }
 
 /* If a run is not possible, this is the only message: a missing PMU is not the reason. */
@@ -197,10 +188,12 @@ TEST(run, open_failure_is_the_only_message)
 TEST(run, timeout_ends_a_guest_that_spins)
 {
 	GUEST_REQUIRED();
-	check_run("run --no-profile --kernel " GUEST_IMAGE " --timeout 1 --append program=spin",
-		  124, "--timeout of 1 s");
-	check_run("run --no-profile --kernel " GUEST_IMAGE " --duration 1 --append program=spin", 0,
-		  "spinning");
+	program_expect("run --no-profile --kernel " GUEST_IMAGE
+		       " --timeout 1 --append program=spin",
+		       124, "--timeout of 1 s");
+	program_expect("run --no-profile --kernel " GUEST_IMAGE
+		       " --duration 1 --append program=spin",
+		       0, "spinning");
 }
 
 TEST(run, crash_is_reported_after_the_console_output)
@@ -223,7 +216,7 @@ TEST(run, console_goes_to_a_file)
 	snprintf(path, sizeof(path), "build/test-console-%d", getpid());
 	snprintf(arguments, sizeof(arguments), PLAIN "--console %s --append program=hello_exit=0",
 		 path);
-	check_run(arguments, 0, "");
+	program_expect(arguments, 0, "");
 	file = fopen(path, "re");
 	REQUIRE(file);
 	CHECK(fgets(text, sizeof(text), file));
@@ -274,11 +267,11 @@ TEST(run, self_contained_recording_has_its_symbols)
 	free(text);
 	free(command_output(NULL, "rm -r %s", directory));
 	snprintf(arguments, sizeof(arguments), PLAIN "--self-contained -o -");
-	check_run(arguments, 2, "--self-contained needs a file");
+	program_expect(arguments, 2, "--self-contained needs a file");
 	snprintf(arguments, sizeof(arguments), GUEST "--self-contained --no-buildid-cache");
-	check_run(arguments, 2, "--self-contained excludes --no-buildid-cache");
+	program_expect(arguments, 2, "--self-contained excludes --no-buildid-cache");
 	snprintf(arguments, sizeof(arguments), GUEST "--self-contained --flight 1s");
-	check_run(arguments, 2, "--flight excludes --self-contained");
+	program_expect(arguments, 2, "--flight excludes --self-contained");
 }
 
 TEST(run, signals_end_it)
@@ -326,7 +319,7 @@ static void check_shares(const char *options)
 	/* Tests of other builds may run at the same time. */
 	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments), GUEST "-o %s %s", path, options);
-	check_run(arguments, 0, "samples in");
+	program_expect(arguments, 0, "samples in");
 	function_shares_read(&shares.user, path, GUEST_IMAGE, &events);
 	CHECK(shares.samples > 100);
 	bound = share_bound(effective_samples(shares.user.weight, shares.user.squares), 0.6, 3);
@@ -429,7 +422,7 @@ TEST(sample, run_distinguishes_address_spaces_of_a_program)
 	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments),
 		 GUEST "-o %s -F 2000 --append program=spaces_rounds=500", path);
-	check_run(arguments, 0, "samples in");
+	program_expect(arguments, 0, "samples in");
 	REQUIRE_EQUAL(elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES,
 				       (struct span){ 0 }),
 		      0);

@@ -29,46 +29,37 @@ static bool has_breakpoints(void)
 			SKIP("this KVM does not report breakpoints in kernel code");               \
 	} while (0)
 
-static void check_run(const char *arguments, int status, const char *text)
-{
-	struct program program;
-
-	program_run(&program, arguments);
-	if (program.status != status || !strstr(program.text, text))
-		FAIL_TEST("kvmscope %s: exit status %d, expected %d and '%s' in:\n%s", arguments,
-			  program.status, status, text, program.text);
-}
-
 /* The guest prints three texts. */
 TEST(watch_image, symbol_of_the_guest_s_elf_is_watched_from_the_start)
 {
 	BREAKPOINTS_REQUIRED();
-	check_run(RUN "--kernel build/guests/guest.elf --watch print:x" PROGRAM, 0,
-		  "mem:print:x: 3 hits, ");
-	check_run(RUN "--kernel build/guests/guest-multiboot.elf --watch print:x" PROGRAM, 0,
-		  "mem:print:x: 3 hits, ");
+	program_expect(RUN "--kernel build/guests/guest.elf --watch print:x" PROGRAM, 0,
+		       "mem:print:x: 3 hits, ");
+	program_expect(RUN "--kernel build/guests/guest-multiboot.elf --watch print:x" PROGRAM, 0,
+		       "mem:print:x: 3 hits, ");
 }
 
 TEST(watch_image, symbol_of_vmlinux_is_watched_from_the_start)
 {
 	BREAKPOINTS_REQUIRED();
 	REQUIRE_EQUAL(system("strip -o " STRIPPED " build/guests/guest.elf"), 0);
-	check_run(RUN "--kernel " STRIPPED
-		      " --vmlinux build/guests/guest.elf --watch print:x" PROGRAM,
-		  0, "mem:print:x: 3 hits, ");
+	program_expect(RUN "--kernel " STRIPPED
+			   " --vmlinux build/guests/guest.elf --watch print:x" PROGRAM,
+		       0, "mem:print:x: 3 hits, ");
 	remove(STRIPPED);
 }
 
 TEST(watch_image, watch_that_was_never_armed_is_an_error)
 {
 	BREAKPOINTS_REQUIRED();
-	check_run(RUN "--kernel build/guests/guest.elf --watch missing:x" PROGRAM, 1,
-		  "mem:missing:x is not watched: build/guests/guest.elf has no symbol missing; it "
-		  "waits for Linux");
-	check_run(RUN "--kernel build/guests/guest.elf --watch missing:x" PROGRAM, 1,
-		  "mem:missing:x was never watched");
+	program_expect(
+		RUN "--kernel build/guests/guest.elf --watch missing:x" PROGRAM, 1,
+		"mem:missing:x is not watched: build/guests/guest.elf has no symbol missing; it "
+		"waits for Linux");
+	program_expect(RUN "--kernel build/guests/guest.elf --watch missing:x" PROGRAM, 1,
+		       "mem:missing:x was never watched");
 	/* The guest's own status is kept. */
-	check_run(RUN "--kernel build/guests/guest.elf --watch missing:x --append "
-		      "program=hello_exit=7",
-		  7, "mem:missing:x was never watched");
+	program_expect(RUN "--kernel build/guests/guest.elf --watch missing:x --append "
+			   "program=hello_exit=7",
+		       7, "mem:missing:x was never watched");
 }

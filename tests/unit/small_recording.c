@@ -8,6 +8,7 @@
 #include "shared/sample_record.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/perf_data/perf_data_writer.h"
+#include "vmm/report/profile_stacks.h"
 
 #define TEXT   0xffffffff81000000ull
 #define LEAF   (TEXT + 0x000)
@@ -86,4 +87,22 @@ void small_recording_free(struct small_recording *recording)
 {
 	unlink(recording->path);
 	unlink(recording->kallsyms);
+}
+
+int small_recording_export(int (*write)(const struct profile *profile, FILE *to), FILE *to)
+{
+	struct small_recording recording;
+	struct profile_options options = { .vcpu = -1, .samples = true };
+	struct profile *profile = NULL;
+	int error;
+
+	small_recording_make(&recording);
+	options.input = recording.path;
+	options.kallsyms = recording.kallsyms;
+	CHECK_EQUAL(profile_load(&profile, &options), 0);
+	error = write(profile, to);
+	fclose(to);
+	profile_free(profile);
+	small_recording_free(&recording);
+	return error;
 }

@@ -7,6 +7,10 @@
 #ifndef KVMSCOPE_TESTS_UNIT_SMALL_RECORDING_H
 #define KVMSCOPE_TESTS_UNIT_SMALL_RECORDING_H
 
+#include <stdio.h>
+
+struct profile;
+
 #define SMALL_PERIOD 1000000ull
 
 struct small_recording {
@@ -15,5 +19,9 @@ struct small_recording {
 
 void small_recording_make(struct small_recording *recording);
 void small_recording_free(struct small_recording *recording);
+
+/* Makes one, loads it with its samples, and exports it by WRITE to TO, which is closed. Returns the
+ * result of WRITE. */
+int small_recording_export(int (*write)(const struct profile *profile, FILE *to), FILE *to);
 
 #endif

@@ -60,9 +60,9 @@ struct attach {
 	/* Owned by the attach thread, up to the next empty line. */
 	uint64_t next_scan, last_scan, previous_scan; /* ns */
 	struct thread_exits exits;
-	unsigned int replaced;   /* vCPU threads that have exited, and whose successors are looked
-				  * for until replaced_until */
-	uint64_t replaced_until; /* ns */
+	unsigned int replaced;        /* exited vCPU threads; the threads that replace them are
+				       * searched until replaced_until */
+	uint64_t replaced_until;      /* ns */
 	struct vmm_process_size size; /* at the last scan for vCPUs */
 	bool stopped;                 /* the thread was asked to stop */
 	bool arriving;                /* a vCPU exists that the backend has not seen running yet */

@@ -35,8 +35,7 @@ static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 	return -ESRCH;
 }
 
-/* ns that a thread which was started after the attachment ran before it was sampled, which it is
- * since a moment ago. */
+/* CPU time in ns of a thread that started after the attachment and has just begun to be sampled. */
 static uint64_t unsampled_time(const struct attach *attach, const struct vmm_vcpu *vcpu)
 {
 	int file = proc_open_thread_file(attach->process->directory, vcpu->tid, "schedstat");
@@ -101,7 +100,7 @@ static void remove_exited(struct attach *attach)
 		if (!now)
 			log_info("vCPU %u was removed", vcpu->id);
 		attach->backend->remove(attach->source, vcpu->id);
-		thread_exits_forget(&attach->exits, vcpu->id);
+		thread_exits_unwatch(&attach->exits, vcpu->id);
 		*vcpu = attach->sampled[--attach->sampled_count];
 	}
 }
@@ -232,7 +231,7 @@ int drain_interval(unsigned int frequency, size_t vcpus, size_t room)
 #define SCAN_INTERVAL_MAX (10 * NS_PER_S)
 /* While a vCPU has never run: a VM that migrates to this host. */
 #define SCAN_INTERVAL_ARRIVING (100 * NS_PER_MS)
-/* For the thread that replaces one that has exited, and how long that is looked for. */
+/* While the thread that replaces an exited one is searched, and for how long it is. */
 #define SCAN_INTERVAL_REPLACED (5 * NS_PER_MS)
 #define REPLACED_WITHIN        NS_PER_S
 /* Time that a process may take to exit after it became unreadable. */

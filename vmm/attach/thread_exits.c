@@ -26,7 +26,7 @@ void thread_exits_close(struct thread_exits *exits)
 	if (exits->fd < 0)
 		return;
 	for (unsigned int i = 0; i < VMM_VCPUS_MAX; i++)
-		thread_exits_forget(exits, i);
+		thread_exits_unwatch(exits, i);
 	close(exits->fd);
 	exits->fd = -1;
 }
@@ -42,7 +42,7 @@ void thread_exits_watch(struct thread_exits *exits, unsigned int id, pid_t tid)
 	struct thread_exit thread = { .event = perf_event_open_thread(&attribute, tid) };
 	struct epoll_event hang_up = { .data.u32 = id };
 
-	thread_exits_forget(exits, id);
+	thread_exits_unwatch(exits, id);
 	if (thread.event < 0)
 		return;
 	/* The first page only: no record is expected. */
@@ -53,10 +53,10 @@ void thread_exits_watch(struct thread_exits *exits, unsigned int id, pid_t tid)
 	}
 	exits->threads[id] = thread;
 	if (epoll_ctl(exits->fd, EPOLL_CTL_ADD, thread.event, &hang_up))
-		thread_exits_forget(exits, id);
+		thread_exits_unwatch(exits, id);
 }
 
-void thread_exits_forget(struct thread_exits *exits, unsigned int id)
+void thread_exits_unwatch(struct thread_exits *exits, unsigned int id)
 {
 	struct thread_exit *thread = &exits->threads[id];
 
@@ -75,7 +75,7 @@ unsigned int thread_exits_read(struct thread_exits *exits)
 
 	while ((count = epoll_wait(exits->fd, ended, 16, 0)) > 0) {
 		for (int i = 0; i < count; i++)
-			thread_exits_forget(exits, ended[i].data.u32);
+			thread_exits_unwatch(exits, ended[i].data.u32);
 		total += (unsigned int)count;
 	}
 	return total;

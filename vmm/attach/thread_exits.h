@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reports at once that sampled threads have exited, so that those that replace them are sampled at
- * once, too: some VMMs run each vCPU on a new thread. A perf event hangs up when its thread exits
- * (kernel/events/core.c, perf_poll(); always without a mapping). The attach thread, or the opener
- * before that runs.
+ * Reports the exit of sampled threads immediately, so that the threads that replace them can be
+ * sampled: some VMMs run a vCPU on one thread after the other. Poll of a perf event returns
+ * EPOLLHUP after its thread has exited, and in any case if the event has no mapping
+ * (kernel/events/core.c, perf_poll()). The attach thread, or the opener before that runs.
  */
 #ifndef KVMSCOPE_ATTACH_THREAD_EXITS_H
 #define KVMSCOPE_ATTACH_THREAD_EXITS_H
@@ -28,7 +28,7 @@ void thread_exits_close(struct thread_exits *exits);
 /* Watches thread TID of vCPU ID instead of an earlier one. Where perf does not allow an event,
  * exits are found by the next scan. */
 void thread_exits_watch(struct thread_exits *exits, unsigned int id, pid_t tid);
-void thread_exits_forget(struct thread_exits *exits, unsigned int id);
+void thread_exits_unwatch(struct thread_exits *exits, unsigned int id);
 
 /* The number of watched threads that have exited since the last call. */
 unsigned int thread_exits_read(struct thread_exits *exits);

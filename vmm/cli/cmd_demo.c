@@ -163,7 +163,7 @@ static void forward(int signal, siginfo_t *info, void *context)
 		kill(running, signal);
 }
 
-/* kvmscope run confines its process, which could not read or start anything more. */
+/* kvmscope run confines its process; the demo still has to read recordings and start guests. */
 static int run_in_child(const char *const arguments[])
 {
 	const struct sigaction forwarded = { .sa_sigaction = forward, .sa_flags = SA_SIGINFO };

@@ -78,24 +78,31 @@ static int allow(const char *path, uint64_t access)
 	return error;
 }
 
+static void name_directory(const char *path, char directory[PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+
+	if (slash)
+		snprintf(directory, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path),
+			 path);
+	else
+		strcpy(directory, ".");
+}
+
 /* The directory of PATH, or PATH itself if it is a device or a pipe. */
 static int allow_beside(const char *path, uint64_t access)
 {
 	char directory[PATH_MAX];
 	struct stat status;
-	char *slash;
 
 	if (!path || !strcmp(path, "-"))
 		return 0;
 	if (!stat(path, &status) && !S_ISREG(status.st_mode))
 		return allow(path, access);
-	snprintf(directory, sizeof(directory), "%s", path);
-	slash = strrchr(directory, '/');
-	if (slash)
-		slash[slash == directory] = '\0';
+	name_directory(path, directory);
 	if (access == READ && !strcmp(directory, "/")) /* /vmlinuz: not everything */
 		return allow(path, access);
-	return allow(slash ? directory : ".", access);
+	return allow(directory, access);
 }
 
 /* A link, and the file itself, may be in different directories. Debug files are beside both. */
@@ -236,7 +243,6 @@ static int drop_rights(void)
 		{ .path = options->boot.kernel, .mode = R_OK },
 		{ .path = options->boot.initrd, .mode = R_OK },
 	};
-
 	int error;
 
 	drop_bounding_set();
@@ -267,7 +273,8 @@ static void confine_thread(const char *name)
 	_exit(EXIT_FAILED);
 }
 
-/* What the new user may not, is opened by the capabilities, which the threads drop later. */
+/* The capabilities open what the new user may not open, such as /dev/kvm; each thread drops them
+ * later. */
 static int keep_capabilities(void)
 {
 	if (capng_get_caps_process())
@@ -330,13 +337,9 @@ int confine_start(const struct run_options *options)
 static char *directory_of(const char *path)
 {
 	char directory[PATH_MAX];
-	char *slash;
 
-	snprintf(directory, sizeof(directory), "%s", path);
-	slash = strrchr(directory, '/');
-	if (slash)
-		slash[slash == directory] = '\0';
-	return realpath(slash ? directory : ".", NULL);
+	name_directory(path, directory);
+	return realpath(directory, NULL);
 }
 
 static bool is_below(const char *path, const char *directory)

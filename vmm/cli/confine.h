@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a thread of kvmscope run may still do if a guest has taken it over. Every thread, before it
- * handles anything of the guest: NO_NEW_PRIVS; only the capabilities that perf events need; by
- * Landlock (Linux 5.19) no files but those below; a seccomp filter of its own (confine_calls.h).
+ * Limits what a guest that has taken over a thread of kvmscope run can do. Each thread, before it
+ * handles input of the guest, sets NO_NEW_PRIVS, keeps only the capabilities that perf events need,
+ * restricts itself to the files of the run by Landlock (Linux 5.19), and installs a seccomp filter
+ * (confine_calls.h).
  */
 #ifndef KVMSCOPE_CLI_CONFINE_H
 #define KVMSCOPE_CLI_CONFINE_H
@@ -21,8 +22,8 @@ int confine_start(const struct run_options *options);
  * message. */
 int confine_main(void);
 
-/* Whether the sandbox permits to write PATH, a later recording, which it does below the directory
- * of -o. 0, or -EACCES with its message. Any thread. */
+/* Checks that the sandbox permits PATH, a later recording: it permits the directory of -o and what
+ * is below. 0, or -EACCES with its message. Any thread. */
 int confine_check_output(const char *path);
 
 #endif

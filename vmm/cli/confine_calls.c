@@ -88,7 +88,7 @@ static const struct rule device_rules[] = {
 	{ SYS_ioctl, REQUESTS(KVMIO) }, /* interrupts */
 };
 
-/* --- the others: what nobody may call ------------------------------------------------- */
+/* --- the other threads: forbidden calls ----------------------------------------------- */
 
 static const int forbidden[] = {
 	/* programs */
@@ -106,7 +106,7 @@ static const int forbidden[] = {
 	SYS_move_mount, SYS_fsopen, SYS_fspick, SYS_fsmount, SYS_mount_setattr,
 	SYS_open_by_handle_at, SYS_name_to_handle_at, SYS_fanotify_init, SYS_quotactl, SYS_mknod,
 	SYS_mknodat,
-	/* users and rights, which do not change any more */
+	/* users and rights, which no longer change */
 	SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid,
 	SYS_setfsuid, SYS_setfsgid, SYS_setgroups, SYS_personality, SYS_keyctl, SYS_add_key,
 	SYS_request_key,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seccomp filters of the threads of kvmscope run. The threads that handle the guest's input, vCPUs
- * and devices, have lists of what they may call; the others, which read and write files of many
- * kinds, lists of what nobody may: programs, other processes, new sockets, BPF programs, the
- * kernel's configuration. As all threads share their memory, no list may be empty.
+ * Seccomp filters of the threads of kvmscope run. The threads that handle the guest's input, those
+ * of vCPUs and devices, have a list of allowed calls. The others read and write files of many kinds
+ * and have a list of forbidden calls: programs, other processes, new sockets, BPF programs, the
+ * kernel's configuration. Every thread needs a filter, as all of them share their memory.
  */
 #ifndef KVMSCOPE_CLI_CONFINE_CALLS_H
 #define KVMSCOPE_CLI_CONFINE_CALLS_H

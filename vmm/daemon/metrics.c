@@ -323,8 +323,8 @@ void metrics_set(struct metrics_domain *domain, const struct metrics_values *val
 	}
 }
 
-/* Forgets the domain whose profile ended first if there are too many of them. */
-static void forget_one(struct metrics *metrics)
+/* Drops the domain whose profile ended first if there are too many of them. */
+static void drop_one(struct metrics *metrics)
 {
 	struct metrics_domain **oldest = NULL, *domain;
 	size_t ended = 0;
@@ -350,7 +350,7 @@ void metrics_remove(struct metrics *metrics, struct metrics_domain *domain)
 	pthread_mutex_lock(&metrics->lock);
 	if (!--domain->requests) {
 		domain->ended = ++metrics->ends;
-		forget_one(metrics);
+		drop_one(metrics);
 	}
 	pthread_mutex_unlock(&metrics->lock);
 }

@@ -8,24 +8,6 @@
 #include "tests/unit/small_recording.h"
 #include "vmm/report/firefox.h"
 
-static int write_small(FILE *to)
-{
-	struct small_recording recording;
-	struct profile_options options = { .vcpu = -1, .samples = true };
-	struct profile *profile;
-	int error;
-
-	small_recording_make(&recording);
-	options.input = recording.path;
-	options.kallsyms = recording.kallsyms;
-	CHECK_EQUAL(profile_load(&profile, &options), 0);
-	error = firefox_write(profile, to);
-	fclose(to);
-	profile_free(profile);
-	small_recording_free(&recording);
-	return error;
-}
-
 /* Each column of a table has as many rows as the table. */
 static void check_tables(json_t *thread)
 {
@@ -81,7 +63,7 @@ TEST(firefox, writes_one_thread_for_each_vcpu)
 	size_t size, i;
 	double weight = 0;
 
-	CHECK_EQUAL(write_small(open_memstream(&text, &size)), 0);
+	CHECK_EQUAL(small_recording_export(firefox_write, open_memstream(&text, &size)), 0);
 	profile = json_loads(text, 0, NULL);
 	REQUIRE(profile);
 	threads = json_object_get(profile, "threads");
@@ -102,5 +84,5 @@ TEST(firefox, writes_one_thread_for_each_vcpu)
 
 TEST(firefox, reports_write_errors)
 {
-	CHECK_EQUAL(write_small(fopen("/dev/full", "w")), -EIO);
+	CHECK_EQUAL(small_recording_export(firefox_write, fopen("/dev/full", "w")), -EIO);
 }

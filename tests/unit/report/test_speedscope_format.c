@@ -7,30 +7,12 @@
 #include "tests/unit/small_recording.h"
 #include "vmm/report/speedscope.h"
 
-static int write_small(FILE *to)
-{
-	struct small_recording recording;
-	struct profile_options options = { .vcpu = -1, .samples = true };
-	struct profile *profile;
-	int error;
-
-	small_recording_make(&recording);
-	options.input = recording.path;
-	options.kallsyms = recording.kallsyms;
-	CHECK_EQUAL(profile_load(&profile, &options), 0);
-	error = speedscope_write(profile, to);
-	fclose(to);
-	profile_free(profile);
-	small_recording_free(&recording);
-	return error;
-}
-
 TEST(speedscope, writes_one_profile_for_each_vcpu)
 {
 	char *text = NULL;
 	size_t size;
 
-	CHECK_EQUAL(write_small(open_memstream(&text, &size)), 0);
+	CHECK_EQUAL(small_recording_export(speedscope_write, open_memstream(&text, &size)), 0);
 	CHECK_STRING(text,
 		     "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n"
 		     "\"exporter\":\"kvmscope " KVMSCOPE_VERSION "\",\"name\":\"guest\",\n"
@@ -53,5 +35,5 @@ TEST(speedscope, writes_one_profile_for_each_vcpu)
 
 TEST(speedscope, reports_write_errors)
 {
-	CHECK_EQUAL(write_small(fopen("/dev/full", "w")), -EIO);
+	CHECK_EQUAL(small_recording_export(speedscope_write, fopen("/dev/full", "w")), -EIO);
 }
