@@ -47,6 +47,20 @@ void bpf_library_free_types(struct btf *kernel)
 	malloc_trim(0);
 }
 
+long bpf_library_member(const struct btf *types, const char *structure, const char *name)
+{
+	int id = types ? btf__find_by_name_kind(types, structure, BTF_KIND_STRUCT) : -1;
+	const struct btf_type *type = id < 0 ? NULL : btf__type_by_id(types, (__u32)id);
+
+	for (__u32 i = 0; type && i < btf_vlen(type); i++) {
+		const char *member = btf__name_by_offset(types, btf_members(type)[i].name_off);
+
+		if (member && !strcmp(member, name))
+			return btf_member_bit_offset(type, i) / 8;
+	}
+	return -1;
+}
+
 int bpf_library_check_iterators(const struct btf *kernel)
 {
 	bool of_one =

@@ -15,6 +15,9 @@ struct btf *bpf_library_types(void);
 /* NULL is allowed. Returns the memory of the types, some tens of MiB, to the system. */
 void bpf_library_free_types(struct btf *kernel);
 
+/* The offset in bytes of member NAME in the struct STRUCTURE; -1: unknown, or TYPES is NULL. */
+long bpf_library_member(const struct btf *types, const char *structure, const char *name);
+
 /* Checks for Linux 6.1, which has the type: before, an iterator ignores the process or thread it
  * is limited to. -ENOTSUP, with the message, if KERNEL is older or NULL. */
 int bpf_library_check_iterators(const struct btf *kernel);

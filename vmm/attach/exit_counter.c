@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/exit_counter.h"
 
-#include <asm/kvm.h>
-#include <asm/svm.h>
-#include <asm/vmx.h>
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
@@ -20,18 +17,21 @@
 #include <unistd.h>
 
 #include "shared/array.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/attach/bpf_library.h"
 #include "vmm/attach/proc_files.h"
 
 #include "exit_program.skel.h"
 
-#define ISA_VMX 1 /* arch/x86/kvm/trace.h, KVM_ISA_VMX */
-#define ISA_SVM 2
+#define EXIT_LINKS 5
 
 struct exit_counter {
 	struct exit_program *programs;
-	struct bpf_link *exit, *entry;
+	struct bpf_link *links[EXIT_LINKS];
+	size_t link_count;
+	bool exits;
+	char missing[ERROR_MESSAGE_SIZE]; /* why not */
 };
 
 /* The tracepoint */
@@ -60,23 +60,23 @@ static int open_tracefs(void)
 	return mounted;
 }
 
-/* The offset of the 4-byte field NAME in a tracepoint's FORMAT; 0: there is none. */
-static uint32_t field_offset(const char *format, const char *name)
+/* The offset of the field NAME of SIZE bytes in a tracepoint's FORMAT; 0: there is none. */
+static uint32_t field_offset(const char *format, const char *name, unsigned int size)
 {
 	char pattern[32];
 	const char *field;
-	unsigned int offset, size;
+	unsigned int offset, found;
 
 	snprintf(pattern, sizeof(pattern), " %s;", name);
 	field = strstr(format, pattern);
-	if (!field || sscanf(field + strlen(pattern), " offset:%u; size:%u", &offset, &size) != 2)
+	if (!field || sscanf(field + strlen(pattern), " offset:%u; size:%u", &offset, &found) != 2)
 		return 0;
-	return size == 4 ? offset : 0;
+	return found == size ? offset : 0;
 }
 
 struct tracepoint {
 	unsigned int id;
-	uint32_t reason, isa, vcpu; /* offsets */
+	uint32_t reason, isa, vcpu, rip; /* offsets */
 };
 
 static int read_tracepoint(int tracefs, struct tracepoint *tracepoint)
@@ -94,9 +94,10 @@ static int read_tracepoint(int tracefs, struct tracepoint *tracepoint)
 				 "cannot read the tracepoint kvm:kvm_exit: %s (run as root)",
 				 strerror((int)-got));
 	*tracepoint = (struct tracepoint){ .id = (unsigned int)strtoul(id, NULL, 10),
-					   .reason = field_offset(format, "exit_reason"),
-					   .isa = field_offset(format, "isa"),
-					   .vcpu = field_offset(format, "vcpu_id") };
+					   .reason = field_offset(format, "exit_reason", 4),
+					   .isa = field_offset(format, "isa", 4),
+					   .vcpu = field_offset(format, "vcpu_id", 4),
+					   .rip = field_offset(format, "guest_rip", 8) };
 	return tracepoint->reason && tracepoint->isa && tracepoint->vcpu
 		       ? 0
 		       : error_set(-ENOTSUP, "this kernel's tracepoint kvm:kvm_exit lacks the exit "
@@ -129,57 +130,116 @@ static int find_tracepoint(struct tracepoint *tracepoint)
 
 /* The programs */
 
+static int keep(struct exit_counter *counter, struct bpf_link *link)
+{
+	if (!link)
+		return -errno;
+	counter->links[counter->link_count++] = link;
+	return 0;
+}
+
 /* The kernel calls the program on all CPUs, whatever CPU the event is for. */
 static int attach_exit(struct exit_counter *counter, unsigned int id)
 {
 	const struct perf_event_attr attribute = { .size = sizeof(attribute),
 						   .type = PERF_TYPE_TRACEPOINT,
 						   .config = id };
-	int fd = (int)syscall(SYS_perf_event_open, &attribute, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	int error,
+		fd = (int)syscall(SYS_perf_event_open, &attribute, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
 
 	if (fd < 0)
 		return -errno;
-	counter->exit = bpf_program__attach_perf_event(counter->programs->progs.count_exit, fd);
-	if (counter->exit)
-		return 0; /* the link owns the descriptor */
-	close(fd);
-	return -errno;
+	error = keep(counter,
+		     bpf_program__attach_perf_event(counter->programs->progs.count_exit, fd));
+	if (error)
+		close(fd); /* else the link owns it */
+	return error;
 }
 
-/* The entry first, so that each exit that is seen has its entry seen. */
+/* The entry before the exit, so that each exit that is seen has its entry seen. */
 static int attach_programs(struct exit_counter *counter, unsigned int id)
 {
+	struct bpf_program *const scheduler[] = { counter->programs->progs.wake_thread,
+						  counter->programs->progs.switch_threads },
+				  *const kvm[] = { counter->programs->progs.leave_kvm,
+						   counter->programs->progs.count_entry };
+	int error = 0;
+
+	for (size_t i = 0; i < 2 && !error; i++)
+		error = keep(counter, bpf_program__attach(scheduler[i]));
+	for (size_t i = 0; i < 2 && !error && counter->exits; i++)
+		error = keep(counter, bpf_program__attach(kvm[i]));
+	if (!error && counter->exits)
+		error = attach_exit(counter, id);
+	return error ? error_set(
+			       error == -EPERM ? -EACCES : error,
+			       "cannot attach to tracepoints of KVM and the scheduler: %s (run as "
+			       "root, or with CAP_BPF and CAP_PERFMON)",
+			       strerror(-error))
+		     : 0;
+}
+
+/* The fields of KVM's types that the programs read. */
+static int find_fields(struct exit_program__rodata *fields, struct btf *kernel)
+{
+	struct btf *module = NULL;
+	const struct btf *types = kernel;
+	long notifier, id, arch, mp_state;
+
+	if (btf__find_by_name_kind(kernel, "kvm_vcpu", BTF_KIND_STRUCT) < 0)
+		types = module = btf__load_module_btf("kvm", kernel);
+	notifier = bpf_library_member(types, "kvm_vcpu", "preempt_notifier");
+	id = bpf_library_member(types, "kvm_vcpu", "vcpu_id");
+	arch = bpf_library_member(types, "kvm_vcpu", "arch");
+	mp_state = bpf_library_member(types, "kvm_vcpu_arch", "mp_state");
+	btf__free(module);
+	if (notifier < 0 || id < 0 || arch < 0 || mp_state < 0)
+		return error_set(-ENOTSUP,
+				 "this kernel does not describe KVM's types (BTF): KVM is "
+				 "not loaded, or the kernel is too old");
+	fields->notifier_offset = (uint32_t)notifier;
+	fields->vcpu_id_offset = (uint32_t)id;
+	fields->mp_state_offset = (uint32_t)(arch + mp_state);
+	return 0;
+}
+
+static int set_constants(struct exit_counter *counter, pid_t pid,
+			 const struct tracepoint *tracepoint)
+{
+	struct exit_program__rodata *constants = counter->programs->rodata;
+	struct stat namespace;
+	struct btf *kernel;
 	int error;
 
-	counter->entry = bpf_program__attach(counter->programs->progs.count_entry);
-	error = counter->entry ? attach_exit(counter, id) : -errno;
-	return error ? error_set(error == -EPERM ? -EACCES : error,
-				 "cannot attach to KVM's tracepoints: %s (run as root, or with "
-				 "CAP_BPF and CAP_PERFMON)",
-				 strerror(-error))
-		     : 0;
+	if (stat("/proc/self/ns/pid", &namespace))
+		return error_set(-errno, "cannot read /proc/self/ns/pid: %s", strerror(errno));
+	constants->pid_wanted = (uint32_t)pid;
+	constants->namespace_wanted = (uint32_t) namespace.st_ino;
+	constants->reason_offset = tracepoint->reason;
+	constants->isa_offset = tracepoint->isa;
+	constants->vcpu_offset = tracepoint->vcpu;
+	constants->rip_offset = tracepoint->rip;
+	constants->sees_entries = counter->exits;
+	kernel = bpf_library_types();
+	error = kernel ? find_fields(constants, kernel)
+		       : error_set(-ENOTSUP, "this kernel has no BTF, which BPF programs need");
+	bpf_library_free_types(kernel);
+	return error;
 }
 
 static int load(struct exit_counter *counter, pid_t pid, const struct tracepoint *tracepoint)
 {
-	struct btf *kernel = bpf_library_types(); /* also directs libbpf's messages */
-	struct stat namespace;
 	int error;
 
-	bpf_library_free_types(kernel);
-	if (!kernel)
-		return error_set(-ENOTSUP, "this kernel has no BTF, which BPF programs need");
-	if (stat("/proc/self/ns/pid", &namespace))
-		return error_set(-errno, "cannot read /proc/self/ns/pid: %s", strerror(errno));
+	bpf_library_free_types(bpf_library_types()); /* directs libbpf's messages */
 	counter->programs = exit_program__open();
 	if (!counter->programs)
 		return error_set(-ENOTSUP, "libbpf cannot open the BPF program: %s",
 				 strerror(errno));
-	counter->programs->rodata->pid_wanted = (uint32_t)pid;
-	counter->programs->rodata->namespace_wanted = (uint32_t) namespace.st_ino;
-	counter->programs->rodata->reason_offset = tracepoint->reason;
-	counter->programs->rodata->isa_offset = tracepoint->isa;
-	counter->programs->rodata->vcpu_offset = tracepoint->vcpu;
+	error = set_constants(counter, pid, tracepoint);
+	if (error)
+		return error;
+	bpf_program__set_autoload(counter->programs->progs.count_exit, counter->exits);
 	error = exit_program__load(counter->programs);
 	if (error == -EPERM)
 		return error_set(-EACCES, "BPF programs may not be loaded: run as root, or with "
@@ -194,14 +254,15 @@ static int load(struct exit_counter *counter, pid_t pid, const struct tracepoint
 int exit_counter_open(struct exit_counter **result, pid_t pid)
 {
 	struct exit_counter *counter = calloc(1, sizeof(*counter));
-	struct tracepoint tracepoint;
+	struct tracepoint tracepoint = { 0 };
 	int error;
 
 	if (!counter)
 		return error_set(-ENOMEM, "no memory for counting exits");
-	error = find_tracepoint(&tracepoint);
-	if (!error)
-		error = load(counter, pid, &tracepoint);
+	counter->exits = !find_tracepoint(&tracepoint);
+	if (!counter->exits)
+		snprintf(counter->missing, sizeof(counter->missing), "%s", error_message());
+	error = load(counter, pid, &tracepoint);
 	if (!error)
 		error = attach_programs(counter, tracepoint.id);
 	if (error)
@@ -215,10 +276,104 @@ void exit_counter_close(struct exit_counter *counter)
 {
 	if (!counter)
 		return;
-	bpf_link__destroy(counter->exit);
-	bpf_link__destroy(counter->entry);
+	while (counter->link_count)
+		bpf_link__destroy(counter->links[--counter->link_count]);
 	exit_program__destroy(counter->programs);
 	free(counter);
+}
+
+const char *exit_counter_missing(const struct exit_counter *counter)
+{
+	return counter->exits ? NULL : counter->missing;
+}
+
+/* Times */
+
+/* Runs the iterator, which adds the known threads. */
+static int add_known_threads(struct exit_counter *counter)
+{
+	struct bpf_link *link = bpf_program__attach_iter(counter->programs->progs.find_vcpus, NULL);
+	char none[16];
+	int fd;
+
+	if (!link)
+		return -errno;
+	fd = bpf_iter_create(bpf_link__fd(link));
+	if (fd >= 0) {
+		while (read(fd, none, sizeof(none)) > 0)
+			;
+		close(fd);
+	}
+	bpf_link__destroy(link);
+	return fd < 0 ? fd : 0;
+}
+
+int exit_counter_follow(struct exit_counter *counter, const struct vmm_process *process)
+{
+	const int map = bpf_map__fd(counter->programs->maps.known_threads);
+	int error;
+
+	for (size_t i = 0; i < process->vcpu_count; i++) {
+		const struct vmm_vcpu *vcpu = &process->vcpus[i];
+		const __u32 tid = (__u32)vcpu->tid, id = vcpu->id;
+
+		if (tid)
+			bpf_map_update_elem(map, &tid, &id, BPF_ANY);
+	}
+	error = add_known_threads(counter);
+	return error ? error_set(error,
+				 "cannot run the BPF program that finds the vCPU threads: %s",
+				 strerror(-error))
+		     : 0;
+}
+
+#define TRIES 100 /* a writer takes some ns */
+
+/* Copies a thread as it was at one time. The kernel copies without a lock. */
+static bool copy_thread(int map, const __u32 *tid, struct vcpu_thread *thread)
+{
+	struct vcpu_thread again;
+
+	for (int i = 0; i < TRIES; i++) {
+		if (bpf_map_lookup_elem(map, tid, thread) || bpf_map_lookup_elem(map, tid, &again))
+			return false;
+		if (thread->sequence % 2 == 0 && !memcmp(thread->ns, again.ns, sizeof(again.ns)) &&
+		    thread->since == again.since && thread->state == again.state)
+			return true;
+	}
+	return true;
+}
+
+static void add_times(struct vcpu_times *to, const struct vcpu_thread *thread, uint64_t now)
+{
+	for (unsigned int i = 0; i < VCPU_STATES; i++)
+		to->ns[i] += thread->ns[i];
+	if (thread->state < VCPU_STATES && now > thread->since)
+		to->ns[thread->state] += now - thread->since;
+	to->user_samples += thread->interrupted[0];
+	to->kernel_samples += thread->interrupted[1];
+}
+
+int exit_counter_times(const struct exit_counter *counter, struct vcpu_times_rows *rows)
+{
+	const int map = bpf_map__fd(counter->programs->maps.vcpus);
+	__u32 tid, *previous = NULL;
+
+	*rows = (struct vcpu_times_rows){ 0 };
+	for (; !bpf_map_get_next_key(map, previous, &tid); previous = &tid) {
+		struct vcpu_thread thread;
+		struct vcpu_times *row;
+
+		if (!copy_thread(map, &tid, &thread))
+			continue;
+		row = vcpu_times_row(rows, thread.vcpu);
+		if (!row) {
+			vcpu_times_free(rows);
+			return error_set(-ENOMEM, "no memory for the times of vCPUs");
+		}
+		add_times(row, &thread, clock_ns(CLOCK_MONOTONIC));
+	}
+	return 0;
 }
 
 /* Counts */
@@ -242,84 +397,4 @@ int exit_counter_read(const struct exit_counter *counter, struct exit_rows *rows
 		rows->count += !bpf_map_lookup_elem(map, &key, &row->counts);
 	}
 	return 0;
-}
-
-void exit_row_add(struct exit_row *row, const struct exit_row *more)
-{
-	struct exit_counts *to = &row->counts;
-	const struct exit_counts *from = &more->counts;
-
-	to->count += from->count;
-	to->ns += from->ns;
-	to->ns_max = from->ns_max > to->ns_max ? from->ns_max : to->ns_max;
-	for (unsigned int i = 0; i < EXIT_BUCKETS; i++)
-		to->buckets[i] += from->buckets[i];
-}
-
-void exit_row_subtract(struct exit_row *row, const struct exit_row *earlier)
-{
-	row->counts.count -= earlier->counts.count;
-	row->counts.ns -= earlier->counts.ns;
-	row->counts.ns_max = 0;
-	for (unsigned int i = 0; i < EXIT_BUCKETS; i++)
-		row->counts.buckets[i] -= earlier->counts.buckets[i];
-}
-
-/* The largest time of bucket INDEX, as bucket_of() in bpf/exit_program.c counts them. */
-static uint64_t bucket_end(unsigned int index)
-{
-	return index < 8 ? index : ((8ull + index % 8 + 1) << (index / 8 - 1)) - 1;
-}
-
-uint64_t exit_row_percentile(const struct exit_row *row, double share)
-{
-	uint64_t total = 0, seen = 0;
-
-	for (unsigned int i = 0; i < EXIT_BUCKETS; i++)
-		total += row->counts.buckets[i];
-	for (unsigned int i = 0; total && i < EXIT_BUCKETS; i++) {
-		seen += row->counts.buckets[i];
-		if ((double)seen >= share * (double)total)
-			return row->counts.ns_max && bucket_end(i) > row->counts.ns_max
-				       ? row->counts.ns_max
-				       : bucket_end(i);
-	}
-	return 0;
-}
-
-/* <asm/svm.h> uses it, and no header for user space has it: SDM vol. 3A 6.15. */
-#ifndef XM_VECTOR
-#define XM_VECTOR 19
-#endif
-
-static const struct reason {
-	uint32_t number;
-	const char *name;
-} vmx_reasons[] = { VMX_EXIT_REASONS }, svm_reasons[] = { SVM_EXIT_REASONS };
-
-static const char *find_reason(const struct reason *reasons, size_t count, uint32_t number)
-{
-	for (size_t i = 0; i < count; i++)
-		if (reasons[i].number == number)
-			return reasons[i].name;
-	return NULL;
-}
-
-const char *exit_reason_name(uint32_t isa, uint32_t reason, char name[EXIT_NAME_SIZE])
-{
-	const char *found = NULL, *failed = "";
-
-	if (isa == ISA_VMX) {
-		found = find_reason(vmx_reasons, sizeof(vmx_reasons) / sizeof(vmx_reasons[0]),
-				    reason & 0xffff);
-		failed = reason & VMX_EXIT_REASONS_FAILED_VMENTRY ? " FAILED_VMENTRY" : "";
-	} else if (isa == ISA_SVM) {
-		found = find_reason(svm_reasons, sizeof(svm_reasons) / sizeof(svm_reasons[0]),
-				    reason);
-	}
-	if (found)
-		snprintf(name, EXIT_NAME_SIZE, "%s%s", found, failed);
-	else
-		snprintf(name, EXIT_NAME_SIZE, "reason 0x%x", reason);
-	return name;
 }

@@ -2,7 +2,8 @@
 /*
  * Counts the exits of a process's vCPUs in the kernel, by BPF on KVM's tracepoints
  * (bpf/exit_program.c), as perf kvm stat does: an exit counts when its vCPU thread enters the guest
- * again, and its time is the time until then. One thread at a time.
+ * again, and its time is the time until then. Measures how long each vCPU is in which state, with
+ * those of the scheduler. One thread at a time.
  */
 #ifndef KVMSCOPE_ATTACH_EXIT_COUNTER_H
 #define KVMSCOPE_ATTACH_EXIT_COUNTER_H
@@ -11,15 +12,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "vmm/attach/bpf/exit_program.h"
+#include "vmm/attach/exit_row.h"
+#include "vmm/attach/process.h"
+#include "vmm/attach/vcpu_times.h"
 
 struct exit_counter;
-
-/* The exits of one vCPU, or of several after exit_row_add(), for one reason. */
-struct exit_row {
-	uint32_t reason;
-	struct exit_counts counts;
-};
 
 struct exit_rows {
 	struct exit_row *rows; /* the caller's to free() */
@@ -28,9 +25,9 @@ struct exit_rows {
 };
 
 /*
- * Counts the exits of process PID, in this PID namespace, from now on. -EACCES: missing rights;
- * -ENOTSUP: the kernel has no BTF, or KVM's tracepoints are not usable; -ENOENT: KVM is not loaded;
- * others; all with the message.
+ * Counts the exits and times of process PID, in this PID namespace, from now on. -EACCES: missing
+ * rights; -ENOTSUP: the kernel has no BTF, or not of KVM; others; all with the message. Without
+ * KVM's tracepoints it measures times only: exit_counter_missing().
  */
 int exit_counter_open(struct exit_counter **counter, pid_t pid);
 
@@ -58,3 +55,16 @@ uint64_t exit_row_percentile(const struct exit_row *row, double share);
 const char *exit_reason_name(uint32_t isa, uint32_t reason, char name[EXIT_NAME_SIZE]);
 
 #endif
+/*
+ * Adds the threads of the vCPUs of PROCESS, the one that is counted, which may cause no event for
+ * long; others are found by their first event. The errors of bpf(2), with the message.
+ */
+int exit_counter_follow(struct exit_counter *counter, const struct vmm_process *process);
+
+/* Why exits are not counted and guest, KVM and VMM not distinguished (VCPU_RUNNING). NULL: they
+ * are. */
+const char *exit_counter_missing(const struct exit_counter *counter);
+
+/* Reads the times of each vCPU since it was found. Errors as exit_counter_read(). ROWS are for
+ * vcpu_times_free(). */
+int exit_counter_times(const struct exit_counter *counter, struct vcpu_times_rows *rows);

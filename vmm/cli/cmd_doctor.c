@@ -249,15 +249,21 @@ static void try_stat(struct probe_row *row)
 
 	*row = (struct probe_row){ .id = "stat",
 				   .name = "kvmscope stat",
-				   .lost = "The exits of VMs cannot be counted.",
+				   .lost = "Exits are not counted; guest, KVM and VMM are not "
+					   "distinguished, nor halted and blocked vCPUs.",
 				   .takes = "root, or CAP_BPF, CAP_PERFMON and access to tracefs" };
 	if (exit_counter_open(&counter, getpid())) {
 		set_result(row, PROBE_NO, error_message());
 		return;
 	}
+	if (exit_counter_missing(counter)) {
+		set_result(row, PROBE_PARTLY, exit_counter_missing(counter));
+		row->lost = "Exits are not counted, and guest, KVM and VMM are not distinguished.";
+	} else {
+		set_result(row, PROBE_YES,
+			   "BPF programs count at tracepoints of KVM and the scheduler");
+	}
 	exit_counter_close(counter);
-	set_result(row, PROBE_YES,
-		   "BPF programs count at KVM's tracepoints kvm_exit and kvm_entry");
 }
 
 int command_doctor(int argc, char **argv)

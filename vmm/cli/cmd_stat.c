@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope stat: counts the exits of a VM by reason, and the time outside of the guest. */
+/* kvmscope stat: where the wall time of a VM's vCPUs goes, and their exits by reason. */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -20,6 +20,7 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/screen.h"
+#include "vmm/cli/wall_times.h"
 
 struct arguments {
 	pid_t pid;
@@ -28,14 +29,23 @@ struct arguments {
 	bool per_vcpu, json, verbose;
 };
 
+/* What has been counted until some time. */
+struct reading {
+	struct exit_rows exits; /* merged by vCPU */
+	struct vcpu_times_rows times;
+};
+
 struct exit_statistics {
 	struct arguments arguments;
 	struct vmm_process *process;
-	struct exit_counter *counter;
+	struct exit_counter *counter;     /* NULL: BPF does not work here */
+	char missing[ERROR_MESSAGE_SIZE]; /* why not everything can be measured, or empty */
 	int signal_fd;
-	uint64_t started;          /* ms of CLOCK_MONOTONIC */
-	struct exit_rows reported; /* with --interval: at its beginning */
-	uint64_t reported_at;
+	/* What was counted at the start, which was at STARTED ms of CLOCK_MONOTONIC, and, with
+	 * --interval, at the start of the interval. */
+	struct reading first, reported;
+	uint64_t started;
+	uint64_t first_at, reported_at; /* ns */
 };
 
 #define AT(field) .offset = offsetof(struct arguments, field)
@@ -61,18 +71,20 @@ static const struct option_row rows[] = {
 };
 
 static const char summary[] =
-	"Count why the vCPUs of a running VM leave the guest, and how long it takes until they enter it "
+	"Measure where the wall time of a running VM's vCPUs goes: to the guest, KVM, the VMM, other "
+	"threads, or sleep; count why they leave the guest, and how long it takes until they enter it "
 	"again. The VM is not stopped, and nothing is recorded."
 	"\v"
 	"Examples:\n"
 	"  kvmscope stat --pid $(pidof qemu-system-x86_64) --time 10\n"
-	"      the exits of ten seconds, those that took the most time first\n"
+	"      the wall time and the exits of ten seconds, most time first\n"
 	"  kvmscope stat --domain web --connect qemu:///system --interval 1\n"
 	"      a table each second, until Ctrl-C\n"
 	"\n"
 	"An exit counts when the vCPU enters the guest again, as in perf kvm stat. Its\n"
 	"time includes what KVM, the VMM and the host's scheduler did in between; the\n"
-	"time of HLT is mostly idle time. It needs root, or CAP_BPF and CAP_PERFMON.\n"
+	"time of HLT is mostly idle time. It needs root, or CAP_BPF and CAP_PERFMON;\n"
+	"without them, or KVM's tracepoints, it reports the times that it can get.\n"
 	"\n"
 	"Exit status: 0; 1 something failed; 2 wrong usage; 4 this host cannot do it.\n";
 
@@ -158,9 +170,12 @@ static void subtract(struct exit_rows *exits, const struct exit_rows *earlier)
 struct table {
 	const struct exit_row *rows;
 	size_t count;
-	uint64_t vcpu;  /* UINT64_MAX: all */
+	struct vcpu_times times;
+	bool of_vcpu;        /* times.vcpu, else of all */
+	const char *missing; /* as in struct exit_statistics */
+	enum vcpu_times_detail detail;
 	double seconds; /* of wall time */
-	double share;   /* the wall time of these vCPUs in percent of a ns */
+	double wall;    /* ns of all these vCPUs */
 };
 
 /* TEXT with three digits and a unit, as perf bench prints times. */
@@ -186,7 +201,7 @@ static void print_row(const struct table *table, const struct exit_row *row)
 		duration((double)counts->ns_max, longest);
 	printf("%-24s %11llu %11.1f %8.2f %9s %9s %9s %9s\n",
 	       exit_reason_name(counts->isa, row->reason, name), (unsigned long long)counts->count,
-	       (double)counts->count / table->seconds, (double)counts->ns * table->share,
+	       (double)counts->count / table->seconds, (double)counts->ns / table->wall * 100,
 	       duration((double)counts->ns / (double)counts->count, mean),
 	       duration((double)exit_row_percentile(row, 0.5), half),
 	       duration((double)exit_row_percentile(row, 0.99), most), longest);
@@ -196,8 +211,12 @@ static void print_table(const struct table *table)
 {
 	struct exit_row total = { 0 };
 
-	if (table->vcpu != UINT64_MAX)
-		printf("vCPU %u:\n", (unsigned int)table->vcpu);
+	if (table->of_vcpu)
+		printf("vCPU %u:\n", table->times.vcpu);
+	wall_times_print(&table->times, table->detail, table->wall);
+	printf("\n");
+	if (table->detail != VCPU_TIMES_ALL)
+		return; /* exits are not counted */
 	printf("%-24s %11s %11s %8s %9s %9s %9s %9s\n", "exit reason", "exits", "exits/s", "time %",
 	       "mean", "p50", "p99", "max");
 	for (size_t i = 0; i < table->count; i++) {
@@ -205,7 +224,8 @@ static void print_table(const struct table *table)
 		exit_row_add(&total, &table->rows[i]);
 	}
 	printf("%-24s %11llu %11.1f %8.2f\n\n", "all", (unsigned long long)total.counts.count,
-	       (double)total.counts.count / table->seconds, (double)total.counts.ns * table->share);
+	       (double)total.counts.count / table->seconds,
+	       (double)total.counts.ns / table->wall * 100);
 }
 
 static json_t *row_json(const struct table *table, const struct exit_row *row)
@@ -215,7 +235,7 @@ static json_t *row_json(const struct table *table, const struct exit_row *row)
 	json_t *json = json_pack("{s:s, s:I, s:I, s:f, s:I, s:I}", "reason",
 				 exit_reason_name(counts->isa, row->reason, name), "exits",
 				 (json_int_t)counts->count, "ns", (json_int_t)counts->ns, "percent",
-				 (double)counts->ns * table->share, "p50_ns",
+				 (double)counts->ns / table->wall * 100, "p50_ns",
 				 (json_int_t)exit_row_percentile(row, 0.5), "p99_ns",
 				 (json_int_t)exit_row_percentile(row, 0.99));
 
@@ -226,14 +246,21 @@ static json_t *row_json(const struct table *table, const struct exit_row *row)
 
 static json_t *table_json(const struct table *table)
 {
-	json_t *json = json_array(), *object;
+	json_t *json = json_pack("{s:f, s:o}", "seconds", table->seconds, "times",
+				 wall_times_json(&table->times, table->detail)),
+	       *exits;
 
+	if (table->of_vcpu)
+		json_object_set_new(json, "vcpu", json_integer(table->times.vcpu));
+	if (table->missing[0])
+		json_object_set_new(json, "missing", json_string(table->missing));
+	if (table->detail != VCPU_TIMES_ALL)
+		return json;
+	exits = json_array();
 	for (size_t i = 0; i < table->count; i++)
-		json_array_append_new(json, row_json(table, &table->rows[i]));
-	object = json_pack("{s:f, s:o}", "seconds", table->seconds, "exits", json);
-	if (table->vcpu != UINT64_MAX)
-		json_object_set_new(object, "vcpu", json_integer((json_int_t)table->vcpu));
-	return object;
+		json_array_append_new(exits, row_json(table, &table->rows[i]));
+	json_object_set_new(json, "exits", exits);
+	return json;
 }
 
 static void show_table(const struct exit_statistics *self, const struct table *table)
@@ -248,82 +275,120 @@ static void show_table(const struct exit_statistics *self, const struct table *t
 	}
 }
 
-/* Shows the first rows of EXITS that are of one table. Returns their number. */
-static size_t show_part(const struct exit_statistics *self, struct exit_row *first, size_t count,
-			double ns)
+static enum vcpu_times_detail detail_of(const struct exit_statistics *self)
 {
-	const bool per_vcpu = self->arguments.per_vcpu;
-	const size_t vcpus = per_vcpu || !self->process->vcpu_count ? 1 : self->process->vcpu_count;
-	struct table table = { .rows = first,
-			       .vcpu = per_vcpu && count ? first->counts.vcpu : UINT64_MAX,
-			       .seconds = ns / 1e9,
-			       .share = 100.0 / (ns * (double)vcpus) };
-
-	while (table.count < count &&
-	       (!per_vcpu || first[table.count].counts.vcpu == first->counts.vcpu))
-		table.count++;
-	qsort(first, table.count, sizeof(*first), compare_times);
-	show_table(self, &table);
-	return table.count;
+	if (!self->counter)
+		return VCPU_TIMES_OF_PROC;
+	return exit_counter_missing(self->counter) ? VCPU_TIMES_OF_SCHEDULER : VCPU_TIMES_ALL;
 }
 
-/* EXITS are merged by vCPU; their order changes. */
-static void show(const struct exit_statistics *self, struct exit_rows *exits, uint64_t since)
+static void show_part(const struct exit_statistics *self, struct table *table,
+		      struct exit_row *first)
 {
-	double ns = (double)(clock_ns(CLOCK_MONOTONIC) - since);
-	size_t shown = 0;
+	if (table->count)
+		qsort(first, table->count, sizeof(*first), compare_times);
+	table->rows = first;
+	table->missing = self->missing;
+	table->detail = detail_of(self);
+	show_table(self, table);
+}
 
-	if (!self->arguments.per_vcpu)
-		merge(exits, false);
-	do {
-		shown += show_part(self, exits->rows + shown, exits->count - shown, ns);
-	} while (shown < exits->count);
+static void show_vcpus(const struct exit_statistics *self, const struct reading *reading, double ns)
+{
+	struct exit_row *row = reading->exits.rows;
+	const struct exit_row *end = row ? row + reading->exits.count : NULL;
+
+	for (size_t i = 0; i < reading->times.count; i++) {
+		struct table table = { .times = reading->times.rows[i],
+				       .of_vcpu = true,
+				       .seconds = ns / 1e9,
+				       .wall = ns };
+
+		while (row + table.count < end && row[table.count].counts.vcpu == table.times.vcpu)
+			table.count++;
+		show_part(self, &table, row);
+		row += table.count;
+	}
+}
+
+/* Shows READING, which is of the time since START; the order of its exits changes. */
+static void show(const struct exit_statistics *self, struct reading *reading, uint64_t start)
+{
+	double ns = (double)(clock_ns(CLOCK_MONOTONIC) - start);
+	size_t vcpus = reading->times.count ? reading->times.count : 1;
+
+	if (self->arguments.per_vcpu) {
+		show_vcpus(self, reading, ns);
+	} else {
+		struct table table = { .times = vcpu_times_sum(&reading->times),
+				       .seconds = ns / 1e9,
+				       .wall = ns * (double)vcpus };
+
+		merge(&reading->exits, false);
+		table.count = reading->exits.count;
+		show_part(self, &table, reading->exits.rows);
+	}
 	fflush(stdout);
-	if (exits->lost)
+	if (reading->exits.lost)
 		log_warning("%llu exits were not counted: there are too many kinds of exits",
-			    (unsigned long long)exits->lost);
+			    (unsigned long long)reading->exits.lost);
+}
+
+/* Readings */
+
+static void reading_free(struct reading *reading)
+{
+	free(reading->exits.rows);
+	vcpu_times_free(&reading->times);
+	*reading = (struct reading){ 0 };
+}
+
+/* On an error there is nothing to free. */
+static int read_counts(struct exit_statistics *self, struct reading *reading)
+{
+	int error;
+
+	*reading = (struct reading){ 0 };
+	if (!self->counter) {
+		vmm_process_scan(self->process);
+		return vcpu_times_read_proc(self->process, &reading->times);
+	}
+	error = exit_counter_times(self->counter, &reading->times);
+	if (!error)
+		error = exit_counter_read(self->counter, &reading->exits);
+	if (error)
+		vcpu_times_free(&reading->times);
+	else if (reading->exits.count)
+		merge(&reading->exits, true);
+	return error;
+}
+
+/* Shows what was counted since START, when BEFORE was read. */
+static int show_since(struct exit_statistics *self, const struct reading *before, uint64_t start)
+{
+	struct reading now;
+	int error = read_counts(self, &now);
+
+	if (error)
+		return error;
+	subtract(&now.exits, &before->exits);
+	vcpu_times_subtract(&now.times, &before->times);
+	show(self, &now, start);
+	reading_free(&now);
+	return 0;
 }
 
 /* The whole program */
 
 static int show_interval(struct exit_statistics *self)
 {
-	struct exit_rows now, *before = &self->reported;
-	size_t size;
-	int error = exit_counter_read(self->counter, &now);
-	struct exit_row *kept;
+	int error = show_since(self, &self->reported, self->reported_at);
 
-	if (error)
-		return error;
-	merge(&now, true);
-	size = now.count * sizeof(now.rows[0]);
-	kept = malloc(size ? size : 1);
-	if (!kept) {
-		free(now.rows);
-		return error_set(-ENOMEM, "no memory for the counts of exits");
-	}
-	if (size)
-		memcpy(kept, now.rows, size);
-	subtract(&now, before);
-	free(before->rows);
-	*before = (struct exit_rows){ .rows = kept, .count = size / sizeof(*kept) };
-	show(self, &now, self->reported_at);
-	free(now.rows);
+	reading_free(&self->reported);
+	if (!error)
+		error = read_counts(self, &self->reported);
 	self->reported_at = clock_ns(CLOCK_MONOTONIC);
-	return 0;
-}
-
-static int show_all(const struct exit_statistics *self)
-{
-	struct exit_rows exits;
-	int error = exit_counter_read(self->counter, &exits);
-
-	if (error)
-		return error;
-	merge(&exits, true);
-	show(self, &exits, self->started * NS_PER_MS);
-	free(exits.rows);
-	return 0;
+	return error;
 }
 
 /* ms until the next table or the end, at most a second. */
@@ -355,6 +420,29 @@ static int wait_for_end(struct exit_statistics *self)
 	return error;
 }
 
+/* Without BPF, the times that /proc shows are reported. */
+static void open_counter(struct exit_statistics *self, pid_t pid)
+{
+	int error = exit_counter_open(&self->counter, pid);
+
+	if (!error)
+		error = exit_counter_follow(self->counter, self->process);
+	if (error) {
+		exit_counter_close(self->counter);
+		self->counter = NULL;
+		snprintf(self->missing, sizeof(self->missing), "%s", error_message());
+		log_warning(
+			"%s. Exits are not counted; guest, KVM and VMM are not distinguished, nor "
+			"halted and blocked",
+			self->missing);
+	} else if (exit_counter_missing(self->counter)) {
+		snprintf(self->missing, sizeof(self->missing), "%s",
+			 exit_counter_missing(self->counter));
+		log_warning("%s. Exits are not counted; guest, KVM and VMM are not distinguished",
+			    self->missing);
+	}
+}
+
 static int count(struct exit_statistics *self)
 {
 	const struct arguments *arguments = &self->arguments;
@@ -368,16 +456,21 @@ static int count(struct exit_statistics *self)
 				 "process %d has several VMs: kvmscope stat cannot count "
 				 "the exits of one of them",
 				 pid);
-	if (!error)
-		error = exit_counter_open(&self->counter, pid);
 	if (error)
 		return error;
-	log_info("counting the exits of process %d (%s), %zu vCPU%s", pid, self->process->name,
+	open_counter(self, pid);
+	log_info("measuring process %d (%s), %zu vCPU%s", pid, self->process->name,
 		 self->process->vcpu_count, self->process->vcpu_count == 1 ? "" : "s");
+	error = read_counts(self, &self->first);
+	free(self->first.exits.rows); /* rows without an earlier one keep their maximum */
+	self->first.exits = (struct exit_rows){ 0 };
+	if (!error)
+		error = read_counts(self, &self->reported);
+	self->first_at = self->reported_at = clock_ns(CLOCK_MONOTONIC);
 	self->started = clock_ms(CLOCK_MONOTONIC);
-	self->reported_at = clock_ns(CLOCK_MONOTONIC);
-	error = wait_for_end(self);
-	return error ? error : show_all(self);
+	if (!error)
+		error = wait_for_end(self);
+	return error ? error : show_since(self, &self->first, self->first_at);
 }
 
 int command_stat(int argc, char **argv)
@@ -406,7 +499,8 @@ int command_stat(int argc, char **argv)
 		status = EXIT_UNSUPPORTED;
 	exit_counter_close(self.counter);
 	vmm_process_close(self.process);
-	free(self.reported.rows);
+	reading_free(&self.first);
+	reading_free(&self.reported);
 	if (self.signal_fd >= 0)
 		close(self.signal_fd);
 	return status;

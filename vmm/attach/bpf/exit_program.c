@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * BPF: counts the exits of the vCPUs of one process by reason, and the time from each exit to the
- * next entry of that thread, at KVM's tracepoints kvm_exit and kvm_entry.
+ * next entry of that thread, at KVM's tracepoints kvm_exit and kvm_entry; and the time that its
+ * vCPU threads spend in each state (vcpu_clock.h), at those of the scheduler, too.
  */
 #include <linux/bpf.h>
 
@@ -10,28 +11,17 @@
 
 #include "vmm/attach/bpf/exit_program.h"
 #include "vmm/attach/bpf/kernel_types.h"
+#include "vmm/attach/bpf/vcpu_clock.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define LEVELS_MAX 32 /* kernel: MAX_PID_NS_LEVEL */
+/* arch/x86/kvm/trace.h, and asm/vmx.h and asm/svm.h, which need headers that BPF lacks. */
+#define ISA_VMX                        1
+#define EXIT_REASON_EXTERNAL_INTERRUPT 1
+#define SVM_EXIT_INTR                  0x60
 
-/* Set by the loader: the process in its own PID namespace, and where the tracepoint has what. */
-const volatile __u32 pid_wanted, namespace_wanted;
-const volatile __u32 reason_offset, isa_offset, vcpu_offset;
-
-/* A thread that KVM's tracepoints came from. */
-struct thread {
-	__u64 exited; /* ns of CLOCK_MONOTONIC; 0: it is in the guest, or its exit was not seen */
-	__u32 reason, vcpu, isa;
-	__u32 counted; /* it is one of the process */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, struct thread);
-} threads SEC(".maps");
+/* Set by the loader: where the tracepoint has what. */
+const volatile __u32 reason_offset, isa_offset, vcpu_offset, rip_offset;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -46,39 +36,24 @@ __u64 lost;
 /* A new element: too large for the stack. */
 static const struct exit_counts no_counts;
 
-static __always_inline int is_of_process(void)
-{
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
-	__u64 numbers = (__u64)pid + bpf_core_field_offset(struct pid, numbers);
-	__u32 levels = BPF_CORE_READ(pid, level);
-
-	for (__u32 level = 0; level < LEVELS_MAX && level <= levels; level++) {
-		struct upid *number = (void *)(numbers + level * bpf_core_type_size(struct upid));
-
-		if (BPF_CORE_READ(number, ns, ns.inum) == namespace_wanted)
-			return BPF_CORE_READ(number, nr) == (int)pid_wanted;
-	}
-	return 0;
-}
-
-static __always_inline struct thread *find_thread(__u32 tid)
-{
-	struct thread *known = bpf_map_lookup_elem(&threads, &tid), made = {};
-
-	if (known)
-		return known;
-	made.counted = is_of_process();
-	bpf_map_update_elem(&threads, &tid, &made, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&threads, &tid);
-}
-
 static __always_inline __u32 read_field(const void *ctx, __u32 offset)
 {
 	__u32 value = 0;
 
 	bpf_probe_read_kernel(&value, sizeof(value), ctx + offset);
 	return value;
+}
+
+/* A host's interrupt ends the guest's execution anywhere, so it is a sample of it. */
+static __always_inline void note_interrupt(const void *ctx, struct vcpu_thread *thread)
+{
+	__u64 rip = 0;
+
+	if (thread->reason !=
+	    (thread->isa == ISA_VMX ? EXIT_REASON_EXTERNAL_INTERRUPT : SVM_EXIT_INTR))
+		return;
+	bpf_probe_read_kernel(&rip, sizeof(rip), ctx + rip_offset);
+	thread->interrupted[rip >> 63]++;
 }
 
 /*
@@ -88,14 +63,17 @@ static __always_inline __u32 read_field(const void *ctx, __u32 offset)
 SEC("tracepoint/kvm/kvm_exit")
 int count_exit(void *ctx)
 {
-	struct thread *thread = find_thread((__u32)bpf_get_current_pid_tgid());
+	struct vcpu_thread *thread = find_thread((void *)bpf_get_current_task());
 
-	if (!thread || !thread->counted)
+	if (!thread)
 		return 1;
 	thread->reason = read_field(ctx, reason_offset);
 	thread->vcpu = read_field(ctx, vcpu_offset);
 	thread->isa = read_field(ctx, isa_offset);
 	thread->exited = bpf_ktime_get_ns();
+	if (rip_offset)
+		note_interrupt(ctx, thread);
+	move_to(thread, VCPU_KVM, thread->exited);
 	return 1;
 }
 
@@ -140,26 +118,45 @@ static __always_inline struct exit_counts *find_counts(const struct exit_key *ke
 }
 
 /* A thread writes to its own counts only, so nothing has to be atomic. */
-SEC("raw_tracepoint/kvm_entry")
-int count_entry(void *ctx)
+static __always_inline void count(const struct vcpu_thread *thread, __u64 ns)
 {
-	struct exit_key key = { .tid = (__u32)bpf_get_current_pid_tgid() };
-	struct thread *thread = bpf_map_lookup_elem(&threads, &key.tid);
-	struct exit_counts *found;
-	__u64 ns;
+	struct exit_key key = { .tid = (__u32)bpf_get_current_pid_tgid(),
+				.reason = thread->reason };
+	struct exit_counts *found = find_counts(&key);
 
-	if (!thread || !thread->exited)
-		return 0;
-	ns = bpf_ktime_get_ns() - thread->exited;
-	thread->exited = 0;
-	key.reason = thread->reason;
-	found = find_counts(&key);
 	if (!found) {
 		__sync_fetch_and_add(&lost, 1);
-		return 0;
+		return;
 	}
 	found->vcpu = thread->vcpu;
 	found->isa = thread->isa;
 	add_time(found, ns);
+}
+
+SEC("raw_tracepoint/kvm_entry")
+int count_entry(void *ctx)
+{
+	struct vcpu_thread *thread = find_thread((void *)bpf_get_current_task());
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!thread)
+		return 0;
+	if (thread->exited)
+		count(thread, now - thread->exited);
+	thread->exited = 0;
+	move_to(thread, VCPU_GUEST, now);
+	return 0;
+}
+
+/* KVM_RUN returns: virt/kvm/kvm_main.c. */
+SEC("raw_tracepoint/kvm_userspace_exit")
+int leave_kvm(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct vcpu_thread *thread = find_thread((void *)bpf_get_current_task());
+
+	if (!thread)
+		return 0;
+	thread->halting = (__u32)ctx->args[0] == KVM_EXIT_HLT;
+	move_to(thread, VCPU_VMM, bpf_ktime_get_ns());
 	return 0;
 }

@@ -24,4 +24,34 @@ struct exit_counts {
 	__u32 buckets[EXIT_BUCKETS];
 };
 
+/* What a vCPU thread does. At any time it is in one state. */
+enum vcpu_state {
+	VCPU_GUEST,   /* on a CPU, from an entry to the next exit */
+	VCPU_KVM,     /* on a CPU, from an exit to the next entry, or until KVM_RUN returns */
+	VCPU_VMM,     /* on a CPU, from the return of KVM_RUN to the next entry */
+	VCPU_RUNNING, /* on a CPU: one of the above */
+	VCPU_WAITING, /* ready to run, but another thread has the CPU */
+	VCPU_HALTED,  /* asleep, because the guest halted the vCPU or has not started it */
+	VCPU_BLOCKED, /* asleep for another reason */
+	VCPU_ASLEEP,  /* one of the two above */
+	VCPU_STATES,  /* a power of two, for BPF's verifier */
+};
+
+/* A vCPU thread of the process. */
+struct vcpu_thread {
+	__u64 ns[VCPU_STATES]; /* until SINCE, of CLOCK_MONOTONIC, when STATE began */
+	__u64 since;
+	__u64 exited;      /* as SINCE; 0: it is in the guest, or its exit was not seen */
+	__u32 sequence;    /* odd while ns, since and state are written */
+	__u32 state;       /* enum vcpu_state; VCPU_STATES: the thread has exited */
+	__u32 place;       /* the state while it is on a CPU */
+	__u32 vcpu;        /* KVM's id */
+	__u32 reason, isa; /* of its last exit */
+	__u32 halting;     /* KVM_RUN has returned because of a halt */
+	__u32 unused;
+	/* Interrupts of the host that ended the guest's execution, by the half of the address space
+	 * in which it was: 0 user space, 1 kernel. */
+	__u64 interrupted[2];
+};
+
 #endif

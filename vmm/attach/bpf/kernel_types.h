@@ -167,10 +167,27 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 } KERNEL_TYPE;
 
+struct preempt_notifier {
+	struct hlist_node link;
+} KERNEL_TYPE;
+
 struct task_struct {
+	unsigned int __state; /* since Linux 5.14 */
+	int on_cpu;
+	int pid;
 	struct mm_struct *mm;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	struct hlist_head preempt_notifiers;
+} KERNEL_TYPE;
+
+struct task_struct___before_5_14 {
+	long state;
+} KERNEL_TYPE;
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 } KERNEL_TYPE;
 
 struct bpf_iter__task_file {

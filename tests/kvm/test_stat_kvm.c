@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvmscope stat on this machine's KVM, which may report no exits: a vCPU that computes, and one
+ * that the guest never starts. tests/rig/test_wall_times.c has the states that need exits.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/exit_counter.h"
+
+/* Percent of STATE in the table of VCPU in TEXT; -1: it is not there. */
+static double percent_of(const char *text, const char *vcpu, const char *state)
+{
+	const char *table = strstr(text, vcpu), *titles = table ? strstr(table, "wall time") : NULL,
+		   *values = titles ? strstr(titles, "\n%") : NULL,
+		   *title = titles ? strstr(titles, state) : NULL;
+	double percent = -1;
+
+	if (!values || !title || title > values)
+		return -1;
+	/* A column has ten characters and ends with its title. */
+	sscanf(values + 1 + (title + strlen(state) - titles) - 9, "%lf", &percent);
+	return percent;
+}
+
+TEST(stat_kvm, states_are_measured_without_exits)
+{
+	struct exit_counter *counter;
+	struct program vm, stat;
+	char arguments[64];
+	double running, waiting;
+
+	GUEST_REQUIRED();
+	if (exit_counter_open(&counter, getpid()))
+		SKIP("no BPF: %s", error_message());
+	exit_counter_close(counter);
+	program_start(&vm, "run --no-profile --no-control --kernel " GUEST_IMAGE
+			   " --timeout 300 --cpus 2 --append program=spin");
+	CHECK(program_wait_for(&vm, "spinning"));
+	snprintf(arguments, sizeof(arguments), "stat --pid %d --time 1 --per-vcpu", vm.pid);
+	program_run(&stat, arguments);
+	kill(vm.pid, SIGTERM);
+	program_wait(&vm);
+	CHECK_EQUAL(stat.status, 0);
+	running = percent_of(stat.text, "vCPU 0:", "on CPU");
+	if (running < 0) /* KVM reports exits */
+		running = percent_of(stat.text, "vCPU 0:", "guest") +
+			  percent_of(stat.text, "vCPU 0:", "KVM") +
+			  percent_of(stat.text, "vCPU 0:", "VMM");
+	waiting = percent_of(stat.text, "vCPU 0:", "waiting");
+	if (running <= 0 || waiting < 0 || running + waiting < 99 || running + waiting > 101 ||
+	    percent_of(stat.text, "vCPU 1:", "halted") < 99)
+		FAIL_TEST("the states are wrong:\n%s", stat.text);
+}
