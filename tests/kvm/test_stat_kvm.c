@@ -5,6 +5,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,6 +28,44 @@ static double percent_of(const char *text, const char *vcpu, const char *state)
 	/* A column has ten characters and ends with its title. */
 	sscanf(values + 1 + (title + strlen(state) - titles) - 9, "%lf", &percent);
 	return percent;
+}
+
+/* The number after NAME in TEXT; -1: it is not there. */
+static double number_of(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	return at ? strtod(at + strlen(name), NULL) : -1;
+}
+
+TEST(stat_kvm, attach_sums_the_wall_time)
+{
+	struct program vm, attach;
+	char arguments[128], output[64];
+	double running, waiting, asleep, seconds;
+
+	GUEST_REQUIRED();
+	program_start(&vm, "run --no-profile --no-control --kernel " GUEST_IMAGE
+			   " --timeout 300 --cpus 2 --append program=spin");
+	CHECK(program_wait_for(&vm, "spinning"));
+	snprintf(output, sizeof(output), "build/test-stat-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments),
+		 "attach --pid %d --time 3 --json -o %s --no-buildid-cache", vm.pid, output);
+	program_run(&attach, arguments);
+	unlink(output);
+	kill(vm.pid, SIGTERM);
+	program_wait(&vm);
+	seconds = number_of(attach.text, "\"seconds\": ");
+	running = number_of(attach.text, "\"running_ns\": ") / 1e9;
+	waiting = number_of(attach.text, "\"waiting_ns\": ") / 1e9;
+	asleep = number_of(attach.text, "\"asleep_ns\": ") / 1e9;
+	if (attach.status == 4)
+		SKIP("no backend works here:\n%s", attach.text);
+	/* One vCPU computes, the other one is never started. */
+	if (running <= 0 || asleep < seconds * 0.9 || running + waiting < seconds * 0.8 ||
+	    running + waiting + asleep > seconds * 2.02)
+		FAIL_TEST("the times are wrong:\n%s", attach.text);
+	CHECK(strstr(attach.text, "the vCPUs were "));
 }
 
 TEST(stat_kvm, states_are_measured_without_exits)

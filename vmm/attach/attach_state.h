@@ -20,6 +20,7 @@
 #include "vmm/attach/thread_exits.h"
 #include "vmm/attach/thread_request.h"
 #include "vmm/attach/user_space.h"
+#include "vmm/attach/wall_clock.h"
 
 /* Number of CR3s in the cache of checks against the known kernel. */
 #define CHECKED 64
@@ -50,6 +51,7 @@ struct attach {
 	size_t ring_count;
 	struct vmm_vcpu *sampled; /* the vCPUs that the backend samples; VMM_VCPUS_MAX of them */
 	size_t sampled_count;
+	struct wall_clock wall; /* of the sampled vCPUs */
 
 	pthread_t thread;
 	bool started;

@@ -38,14 +38,11 @@ static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 /* CPU time in ns of a thread that started after the attachment and has just begun to be sampled. */
 static uint64_t unsampled_time(const struct attach *attach, const struct vmm_vcpu *vcpu)
 {
-	int file = proc_open_thread_file(attach->process->directory, vcpu->tid, "schedstat");
 	uint64_t most = attach_now() - attach->previous_scan;
 	struct thread_cpu_times times = { 0 };
 
-	if (file < 0 || !attach->started || !thread_cpu_times_read(file, &times))
+	if (!attach->started || !thread_cpu_times_of(attach->process->directory, vcpu->tid, &times))
 		times.ran = 0;
-	if (file >= 0)
-		close(file);
 	return MIN(times.ran, most);
 }
 
@@ -394,6 +391,7 @@ static bool scan_if_due(struct attach *attach)
 	int error;
 
 	follow_exits(attach);
+	wall_clock_update(&attach->wall, attach->process, attach->sampled, attach->sampled_count);
 	time = attach_now();
 	if (time < attach->next_scan)
 		return true;
@@ -505,6 +503,7 @@ void *attach_run(void *context)
 	struct attach *attach = context;
 	bool running, found = true;
 
+	wall_clock_update(&attach->wall, attach->process, attach->sampled, attach->sampled_count);
 	attach->last_scan = attach_now();
 	attach->next_scan = attach->last_scan + scan_interval(attach);
 	do {
@@ -512,6 +511,7 @@ void *attach_run(void *context)
 		found = attach_drain(attach);
 		answer_request(attach);
 	} while (running && scan_if_due(attach));
+	wall_clock_finish(&attach->wall, attach->process, attach->sampled, attach->sampled_count);
 	request_end(&attach->request);
 	if (!attach->stopped)
 		signal_end(attach);

@@ -164,7 +164,8 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
 	attach->cpus = calloc(count, sizeof(attach->cpus[0]));
 	attach->clocks = calloc(count, sizeof(attach->clocks[0]));
-	if (!attach->rings || !attach->sampled || !attach->cpus || !attach->clocks)
+	if (!attach->rings || !attach->sampled || !attach->cpus || !attach->clocks ||
+	    wall_clock_open(&attach->wall, count))
 		return error_set(-ENOMEM, "no memory for the vCPUs");
 	for (; attach->ring_count < count; attach->ring_count++) {
 		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
@@ -400,6 +401,7 @@ void attach_statistics(struct attach *attach, struct attach_statistics *statisti
 		.lost = atomic_load(&attach->lost),
 		.vcpus = atomic_load(&attach->vcpus),
 		.ended = atomic_load(&attach->ended),
+		.times = wall_clock_read(&attach->wall),
 	};
 	pthread_mutex_lock(&attach->kernel_lock);
 	statistics->stops = attach->stops;
@@ -459,6 +461,7 @@ void attach_close(struct attach *attach)
 	free(attach->sampled);
 	free(attach->cpus);
 	free(attach->clocks);
+	wall_clock_close(&attach->wall);
 	if (attach->memory.memory_fd >= 0 || attach->memory.remote)
 		vmm_memory_close(&attach->memory);
 	vmm_process_close(attach->process);

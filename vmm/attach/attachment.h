@@ -20,6 +20,7 @@
 
 #include "shared/ring.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/vcpu_times.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
@@ -51,6 +52,7 @@ struct attach_statistics {
 	unsigned int vcpus;        /* sampled now */
 	bool ended;                /* the VM's process has exited */
 	struct attach_stops stops; /* zero if the backend stops nothing */
+	struct vcpu_times times;   /* sums of all vCPUs, as wall_clock.h has them */
 };
 
 /*

@@ -258,3 +258,13 @@ bool thread_cpu_times_read(int fd, struct thread_cpu_times *times)
 
 	return read_text(fd, text, sizeof(text)) && thread_cpu_times_parse(text, times);
 }
+
+bool thread_cpu_times_of(int directory, pid_t tid, struct thread_cpu_times *times)
+{
+	int fd = proc_open_thread_file(directory, tid, "schedstat");
+	bool read = fd >= 0 && thread_cpu_times_read(fd, times);
+
+	if (fd >= 0)
+		close(fd);
+	return read;
+}

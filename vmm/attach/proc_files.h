@@ -92,6 +92,9 @@ bool proc_has_thread(int directory, pid_t tid);
 bool thread_status_read(int fd, struct thread_status *status);
 bool thread_cpu_times_read(int fd, struct thread_cpu_times *times);
 
+/* Opens "schedstat" of thread TID of the process at DIRECTORY, and reads it. */
+bool thread_cpu_times_of(int directory, pid_t tid, struct thread_cpu_times *times);
+
 /* Parse the text of these files. */
 bool thread_status_parse(const char *text, struct thread_status *status);
 bool thread_cpu_times_parse(const char *text, struct thread_cpu_times *times);

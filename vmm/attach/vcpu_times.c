@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "shared/array.h"
 #include "shared/clock_ns.h"
@@ -101,17 +100,6 @@ const char *vcpu_state_name(enum vcpu_state state)
 	return state < VCPU_STATES ? names[state] : "ended";
 }
 
-static bool read_thread(const struct vmm_process *process, pid_t tid,
-			struct thread_cpu_times *times)
-{
-	int fd = proc_open_thread_file(process->directory, tid, "schedstat");
-	bool read = fd >= 0 && thread_cpu_times_read(fd, times);
-
-	if (fd >= 0)
-		close(fd);
-	return read;
-}
-
 int vcpu_times_read_proc(const struct vmm_process *process, struct vcpu_times_rows *rows)
 {
 	*rows = (struct vcpu_times_rows){ 0 };
@@ -119,7 +107,8 @@ int vcpu_times_read_proc(const struct vmm_process *process, struct vcpu_times_ro
 		struct thread_cpu_times times;
 		struct vcpu_times *row;
 
-		if (!process->vcpus[i].tid || !read_thread(process, process->vcpus[i].tid, &times))
+		if (!process->vcpus[i].tid ||
+		    !thread_cpu_times_of(process->directory, process->vcpus[i].tid, &times))
 			continue;
 		row = vcpu_times_row(rows, process->vcpus[i].id);
 		if (!row) {

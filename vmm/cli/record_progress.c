@@ -14,6 +14,7 @@
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/cli/wall_times.h"
 #include "vmm/perf_data/output_path.h"
 #include "vmm/session/profile_session.h"
 
@@ -114,6 +115,24 @@ static void log_stops(const struct attach_stops *stops)
 		(unsigned long long)stops->abandoned, (unsigned long long)stops->asleep);
 }
 
+static double wall_time(const struct vcpu_times *times)
+{
+	return (double)(times->ns[VCPU_RUNNING] + times->ns[VCPU_WAITING] + times->ns[VCPU_ASLEEP]);
+}
+
+static void log_times(const struct vcpu_times *times)
+{
+	double wall = wall_time(times);
+
+	if (wall > 0)
+		log_info(
+			"the vCPUs were %.1f %% of the wall time on a CPU, waited %.1f %% for one, and "
+			"slept %.1f %%",
+			(double)times->ns[VCPU_RUNNING] / wall * 100,
+			(double)times->ns[VCPU_WAITING] / wall * 100,
+			(double)times->ns[VCPU_ASLEEP] / wall * 100);
+}
+
 void attach_summary_log(const struct collector_statistics *statistics,
 			const struct attach_statistics *counts, double seconds, const char *output)
 {
@@ -124,6 +143,7 @@ void attach_summary_log(const struct collector_statistics *statistics,
 		(unsigned long long)(statistics->samples - statistics->host),
 		(unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
 		(double)statistics->bytes / 1048576, output);
+	log_times(&counts->times);
 	if (counts->stops.limit)
 		log_stops(&counts->stops);
 	record_summarize_cost(statistics, counts->stops.limit ? "leaving and entering the guest"
@@ -194,6 +214,9 @@ void attach_summary_print(const struct collector_statistics *statistics,
 		json_object_set_new(summary, "agent", agent_of(agent));
 	if (statistics->samples && statistics->weight)
 		json_object_set_new(summary, "cost", cost_of(statistics));
+	if (wall_time(&counts->times) > 0)
+		json_object_set_new(summary, "times",
+				    wall_times_json(&counts->times, VCPU_TIMES_OF_PROC));
 	if (counts->stops.limit)
 		json_object_set_new(summary, "stops", stops_of(&counts->stops));
 	json_dumpf(summary, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));

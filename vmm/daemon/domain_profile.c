@@ -213,6 +213,9 @@ static void update_metrics(struct domain_profile *domain,
 	attach_statistics(domain->attach, &attach);
 	values.stops = attach.stops.count;
 	values.stopped = attach.stops.total;
+	values.running = attach.times.ns[VCPU_RUNNING];
+	values.waiting = attach.times.ns[VCPU_WAITING];
+	values.asleep = attach.times.ns[VCPU_ASLEEP];
 	metrics_set(domain->counted, &values);
 }
 

@@ -61,6 +61,11 @@ static const struct series {
 	  "Time that vCPUs were stopped for samples.", COUNTER(stopped), true },
 	{ "kvmscope_recorded_bytes_total", "", "counter", "Bytes written to recordings.",
 	  COUNTER(bytes), false },
+	{ "kvmscope_vcpu_seconds_total", ",state=\"running\"", "counter",
+	  "Wall time of sampled vCPUs: on a CPU, waiting for one, and asleep.", COUNTER(running),
+	  true },
+	{ "kvmscope_vcpu_seconds_total", ",state=\"waiting\"", NULL, NULL, COUNTER(waiting), true },
+	{ "kvmscope_vcpu_seconds_total", ",state=\"asleep\"", NULL, NULL, COUNTER(asleep), true },
 };
 
 static void put_header(FILE *to, const char *name, const char *type, const char *help)

@@ -37,6 +37,8 @@ struct metrics_values {
 	uint64_t stops;       /* vCPU stops, of backends that stop them */
 	uint64_t stopped;     /* ns that they lasted */
 	uint64_t bytes;       /* recorded */
+	/* ns of vCPUs: on a CPU, ready to run without one, and asleep */
+	uint64_t running, waiting, asleep;
 };
 
 /* The errors of metrics_listen(), or -ENOMEM. */

@@ -87,7 +87,10 @@ TEST(metrics, are_exported_for_each_domain)
 					       .cost = 1500000001,
 					       .stops = 4,
 					       .stopped = 5,
-					       .bytes = 6 };
+					       .bytes = 6,
+					       .running = 7000000000,
+					       .waiting = 8,
+					       .asleep = 9 };
 	struct metrics *metrics = start("127.0.0.1:0");
 	struct metrics_domain *web = metrics_add(metrics, "web-1");
 	struct metrics_domain *hostile = metrics_add(metrics, "\"} 1\nkvmscope_up 1 {x=\"\\");
@@ -102,6 +105,15 @@ TEST(metrics, are_exported_for_each_domain)
 	check_line(metrics, "kvmscope_stops_total{domain=\"web-1\"} 4", true);
 	check_line(metrics, "kvmscope_stopped_seconds_total{domain=\"web-1\"} 0.000000005", true);
 	check_line(metrics, "kvmscope_recorded_bytes_total{domain=\"web-1\"} 6", true);
+	check_line(metrics,
+		   "kvmscope_vcpu_seconds_total{domain=\"web-1\",state=\"running\"} 7.000000000",
+		   true);
+	check_line(metrics,
+		   "kvmscope_vcpu_seconds_total{domain=\"web-1\",state=\"waiting\"} 0.000000008",
+		   true);
+	check_line(metrics,
+		   "kvmscope_vcpu_seconds_total{domain=\"web-1\",state=\"asleep\"} 0.000000009",
+		   true);
 	check_line(metrics, "# TYPE kvmscope_samples_total counter", true);
 	check_line(metrics, "kvmscope_build_info{version=\"" KVMSCOPE_VERSION "\"} 1", true);
 	check_line(
