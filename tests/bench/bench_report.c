@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Seconds for a report on a million samples with 5000 call paths of 12 to 27 frames in a kernel of
- * 20 000 functions, compared with perf report on the same file with the same symbols.
+ * 20 000 functions, compared with perf report on the same file with the same symbols; and how long
+ * a browser takes to open their flame graph.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@
 #define DEEPEST       27
 #define TEXT          0xffffffff81000000ull
 #define OUTPUT        "build/bench/report.data"
+#define PAGE          "build/bench/report.html"
 #define HOME          "build/bench/report-home"
 #define ENTRY         HOME "/.debug/[kernel.kallsyms]/4242424242424242424242424242424242424242"
 
@@ -173,6 +175,58 @@ static void compare(const char *what, const char *ours, const char *baseline, co
 		bench_print_relative(what, mine, "s", baseline, perf);
 }
 
+/*
+ * ms in which Chromium opens PAGE, draws it and lays it out; the best of RUNS; negative: it failed.
+ * The page is in a frame of another page, which says when that is done.
+ */
+static double milliseconds_to_open(const char *page, int runs)
+{
+	char command[1024];
+	double best = -1;
+
+	snprintf(
+		command, sizeof(command),
+		"echo '<body><iframe id=page width=1280 height=800 src=%s onload=\""
+		"page.contentDocument.body.offsetHeight;"
+		"document.body.append(`opened ${performance.now()} `)\">' > build/bench/open.html;"
+		"timeout 60 chromium --headless --no-sandbox --disable-gpu "
+		"--allow-file-access-from-files --user-data-dir=build/bench/chromium "
+		"--dump-dom \"file://$PWD/build/bench/open.html\" 2> /dev/null | grep -o 'opened [0-9][0-9.]*'",
+		page);
+	for (int i = 0; i < runs; i++) {
+		FILE *from = popen(command, "re");
+		double taken = -1;
+
+		if (!from || fscanf(from, "opened %lf", &taken) != 1)
+			taken = -1;
+		if (!from || pclose(from) || taken < 0)
+			return -1;
+		if (best < 0 || taken < best)
+			best = taken;
+	}
+	return best;
+}
+
+static void measure_page(void)
+{
+	static const char *const what = "HTML of 1 M samples with their times, opened in Chromium";
+	double page, empty;
+
+	if (system("echo '<p>' > build/bench/empty.html && rm -f " PAGE
+		   " && build/kvmscope export -i " OUTPUT " -o " PAGE) != 0) {
+		bench_fail(what, "kvmscope export failed");
+		return;
+	}
+	page = milliseconds_to_open("report.html", 3);
+	empty = milliseconds_to_open("empty.html", 3);
+	if (page < 0 || empty < 0)
+		bench_skip(what, "Chromium is missing or failed");
+	else
+		bench_print_relative_bound(
+			what, page, "ms", "an empty page", empty,
+			(struct bench_bound){ .kind = BENCH_MOST, .value = 2000 });
+}
+
 int main(void)
 {
 	make_paths();
@@ -190,6 +244,7 @@ int main(void)
 		"build/kvmscope report --children -i " OUTPUT " > /dev/null",
 		"perf report --stdio --children -g none",
 		"timeout 90 perf report --stdio --children -g none -i " OUTPUT " > /dev/null 2>&1");
+	measure_page();
 	unlink(OUTPUT);
-	return 0;
+	return bench_status();
 }

@@ -158,6 +158,61 @@ static char *act(const struct named_guest *recorded, const char *hash, const cha
 	return said;
 }
 
+/* Fails unless "[TOTAL][--time A,B]" begins *SAID and TOTAL is the one of an export with that
+ * --time and OPTIONS. Moves *SAID behind it. */
+static void check_time(const struct named_guest *recorded, const char **said, const char *options)
+{
+	char total[64], times[64], arguments[160];
+	struct browser_page opened;
+	int length = 0;
+
+	REQUIRE(sscanf(*said, "[%63[^]]][%63[^]]]%n", total, times, &length) == 2 && length);
+	snprintf(arguments, sizeof(arguments), "%s %s", times, options);
+	export_page(recorded, arguments);
+	opened = open_page(recorded, "flame.html", "");
+	snprintf(arguments, sizeof(arguments), "<dt>Total</dt><dd>%s</dd>", total);
+	check_contains(opened.page, arguments);
+	browser_page_free(&opened);
+	*said += length;
+}
+
+/* Keys and a pointer select the same samples as --time and --vcpu do. */
+TEST(flame_graph, shows_a_part_of_the_time)
+{
+	static const char script[] =
+		"const time=()=>{say(find(\"#details dd\").textContent);"
+		"say(/--time [0-9.,]+/.exec(find(\"#moment\").textContent)[0])};"
+		"const key=(name,shiftKey)=>find(\"#heat-map\").dispatchEvent("
+		"new frame.contentWindow.KeyboardEvent(\"keydown\",{key:name,shiftKey,bubbles:true}));"
+		"const strips=find(\"#strips\"),box=strips.getBoundingClientRect();"
+		"strips.setPointerCapture=()=>{};"
+		"const point=(kind,part)=>strips.dispatchEvent("
+		"new frame.contentWindow.PointerEvent(kind,{bubbles:true,"
+		"clientX:box.left+box.width*part,clientY:box.top+5}));"
+		"key(\"ArrowRight\");key(\"ArrowRight\",true);key(\"ArrowUp\",true);key(\"Enter\");time();"
+		"point(\"pointerdown\",0.5);point(\"pointermove\",0.6);point(\"pointerup\",0.7);time();"
+		"click(\"#vcpus button\");time();say(find(\"#vcpus button\").ariaPressed);"
+		"click(\"#vcpus button\");click(\"#all-time\");say(find(\"#details dd\").textContent);"
+		"say(find(\"#all-time\").hidden);";
+	struct named_guest recorded;
+	const char *rest;
+	char *said;
+
+	if (!browser_is_installed())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	said = act(&recorded, "", script);
+	REQUIRE(strstr(said, "<pre>") == said);
+	rest = said + strlen("<pre>");
+	check_time(&recorded, &rest, "");
+	check_time(&recorded, &rest, "");
+	check_time(&recorded, &rest, "--vcpu 1");
+	check_contains(rest, "[false][100% \302\267 3.00 s][true]");
+	free(said);
+	named_guest_end(&recorded);
+}
+
 TEST(flame_graph, a_click_pins_the_details)
 {
 	static const char script[] =
@@ -306,7 +361,7 @@ TEST(flame_graph, fits_a_phone)
 TEST(flame_graph, follows_taps_and_keys)
 {
 	static const char act[] =
-		"<iframe id=phone style=border:0;width:800px;height:600px src=flame.html></iframe>"
+		"<iframe id=phone style=border:0;width:800px;height:600px src=flame.html#view=flame></iframe>"
 		"<script>onload=()=>setTimeout(()=>{const page=phone.contentDocument,graph=page.getElementById(\"graph\");"
 		"const key=(name)=>graph.dispatchEvent(new phone.contentWindow.KeyboardEvent(\"keydown\",{key:name,bubbles:true}));"
 		"const say=(what)=>document.body.append(`${what} ${graph.dataset.zoom}/"

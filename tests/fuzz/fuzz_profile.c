@@ -31,9 +31,9 @@ static void print_report(const struct profile *profile, unsigned int keys, bool 
 static void use(const char *path, FILE *to)
 {
 	/* Symbols of this machine would make runs differ. */
-	const struct profile_options options = { .input = path,
-						 .vcpu = -1,
-						 .sources.buildid_dir = "/nonexistent" };
+	const struct profile_options options = {
+		.input = path, .vcpu = -1, .samples = true, .sources.buildid_dir = "/nonexistent"
+	};
 	struct profile *profile;
 
 	if (profile_load(&profile, &options))

@@ -171,8 +171,9 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 	if (!options.event && arguments->format != FORMAT_PPROF)
 		options.event = "0";
 	options.lines = options.inlined && arguments->format == FORMAT_PPROF;
-	options.samples =
-		arguments->format == FORMAT_SPEEDSCOPE || arguments->format == FORMAT_FIREFOX;
+	options.samples = arguments->format == FORMAT_HTML ||
+			  arguments->format == FORMAT_SPEEDSCOPE ||
+			  arguments->format == FORMAT_FIREFOX;
 	error = profile_load(&profile, &options);
 	if (error)
 		return error;

@@ -9,10 +9,7 @@
 #include "shared/error.h"
 #include "vmm/report/json_text.h"
 
-/*
- * Frames narrower than this part of the whole are left out: they stay invisible even after zooming.
- */
-#define NARROWEST_PART 20000
+#define NODES_MAX 50000 /* the widest frames; more make the page slow */
 
 #define MARK "{{DATA}}" /* replaced by the data in the page */
 
@@ -27,8 +24,9 @@ extern const char flame_graph_page_start[], flame_graph_page_end[];
 
 struct writer {
 	FILE *to;
-	uint64_t least; /* smallest weight of a frame in the graph */
+	uint64_t least; /* smallest weight of a node in the page */
 	uint64_t omitted;
+	uint32_t nodes;
 };
 
 static void put_text(FILE *to, const char *name, const char *value)
@@ -87,28 +85,54 @@ static void put_frames(FILE *to, const struct flame_tree *tree)
 	fputs("],\n", to);
 }
 
-static bool is_kept(const struct writer *writer, const struct flame_node *node)
+/* Recursion is as deep as a call chain (PROFILE_DEPTH_MAX). Returns the number of nodes, whose
+ * weights go to WEIGHTS unless it is NULL. */
+static size_t list_weights(const struct flame_node *node, uint64_t *weights)
 {
-	return node->weight >= writer->least;
-}
+	size_t count = 1;
 
-/* Recursion is as deep as a call chain (PROFILE_DEPTH_MAX). */
-static uint64_t count_nodes(const struct flame_node *node)
-{
-	uint64_t count = 1;
-
+	if (weights)
+		*weights = node->weight;
 	for (const struct flame_node *child = node->child; child; child = child->sibling)
-		count += count_nodes(child);
+		count += list_weights(child, weights ? weights + count : NULL);
 	return count;
 }
 
-static uint64_t count_omitted(const struct writer *writer, const struct flame_node *node)
+static int heaviest_first(const void *left, const void *right)
 {
-	uint64_t count = 0;
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
 
-	for (const struct flame_node *child = node->child; child; child = child->sibling)
-		count += is_kept(writer, child) ? count_omitted(writer, child) : count_nodes(child);
-	return count;
+	return a > b ? -1 : a < b;
+}
+
+/* Finds the smallest weight with which at most NODES_MAX nodes are left. 0 or -ENOMEM. */
+static int find_least(const struct flame_tree *tree, uint64_t *least)
+{
+	size_t count = list_weights(tree->root, NULL);
+	uint64_t *weights;
+
+	*least = 0;
+	if (count <= NODES_MAX)
+		return 0;
+	weights = malloc(count * sizeof(*weights));
+	if (!weights)
+		return -ENOMEM;
+	list_weights(tree->root, weights);
+	qsort(weights, count, sizeof(*weights), heaviest_first);
+	*least = weights[NODES_MAX] + 1;
+	free(weights);
+	return 0;
+}
+
+/* A node that is omitted has only callees that are omitted, too. */
+static void number_nodes(struct writer *writer, struct flame_node *node)
+{
+	node->omitted = node->parent && (node->parent->omitted || node->weight < writer->least);
+	if (node->omitted)
+		writer->omitted++;
+	node->number = node->omitted ? node->parent->number : writer->nodes++;
+	for (struct flame_node *child = node->child; child; child = child->sibling)
+		number_nodes(writer, child);
 }
 
 static void put_node(const struct writer *writer, const struct flame_node *node)
@@ -118,7 +142,7 @@ static void put_node(const struct writer *writer, const struct flame_node *node)
 	fprintf(writer->to, "[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64, node->frame->index,
 		node->weight, node->samples, node->self);
 	for (const struct flame_node *child = node->child; child; child = child->sibling) {
-		if (!is_kept(writer, child))
+		if (child->omitted)
 			continue;
 		fputs(any ? "," : ",[", writer->to);
 		put_node(writer, child);
@@ -143,19 +167,24 @@ static void put_functions(FILE *to, const struct flame_function *functions, size
 	fputs("],\n", to);
 }
 
-static void put_data(const struct profile *profile, const struct flame_tree *tree,
-		     const struct flame_function *functions, FILE *to)
+static int put_data(const struct profile *profile, const struct flame_tree *tree,
+		    const struct flame_function *functions, FILE *to)
 {
-	struct writer writer = { .to = to, .least = event_of(profile)->weight / NARROWEST_PART };
+	struct writer writer = { .to = to };
+	int error = find_least(tree, &writer.least);
 
-	writer.omitted = count_omitted(&writer, tree->root);
+	if (error)
+		return error;
+	number_nodes(&writer, tree->root);
 	fputc('{', to);
 	put_about(&writer, profile);
 	put_frames(to, tree);
 	put_functions(to, functions, tree->frame_count);
+	error = flame_graph_put_times(profile, tree, to);
 	fputs("\"tree\":", to);
 	put_node(&writer, tree->root);
 	fputc('}', to);
+	return error;
 }
 
 static int write_page(const char *page, size_t size, const char *mark,
@@ -169,11 +198,12 @@ static int write_page(const char *page, size_t size, const char *mark,
 		functions = flame_tree_functions(&tree);
 	if (functions) {
 		fwrite(page, 1, (size_t)(mark - page), to);
-		put_data(profile, &tree, functions, to);
+		error = put_data(profile, &tree, functions, to);
 		fwrite(mark + strlen(MARK), 1, size - (size_t)(mark - page) - strlen(MARK), to);
 	}
-	error = functions ? 0 : error_set(-ENOMEM, "no memory for the flame graph");
 	flame_tree_free(&tree);
+	if (error || !functions)
+		error = error_set(-ENOMEM, "no memory for the flame graph");
 	free(functions);
 	return error;
 }

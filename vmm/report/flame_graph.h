@@ -6,6 +6,7 @@
 #ifndef KVMSCOPE_REPORT_FLAME_GRAPH_H
 #define KVMSCOPE_REPORT_FLAME_GRAPH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -41,6 +42,8 @@ struct flame_node {
 	struct flame_node *child, *sibling; /* the first callee, the next callee of the parent */
 	uint64_t weight, samples;           /* callees included */
 	uint64_t self;                      /* weight of samples in this frame itself */
+	uint32_t number; /* in the page's tree, depth first; of the caller if omitted */
+	bool omitted;    /* the page does not have it */
 };
 
 /* All stacks of a profile as one tree, from the outermost frames inwards. */
@@ -50,6 +53,8 @@ struct flame_tree {
 	const struct flame_frame **list; /* by index */
 	size_t frame_count, frame_capacity;
 	struct flame_node *root; /* "all"; its children are groups or comms */
+	const struct flame_node *
+		*leaves; /* by index of the profile's stacks: the innermost frames */
 };
 
 /* 0 or -ENOMEM; TREE must be freed in both cases. */
@@ -67,5 +72,11 @@ struct flame_function {
 /* The frame_count functions, the largest self first, which the caller frees. NULL without memory.
  */
 struct flame_function *flame_tree_functions(const struct flame_tree *tree);
+
+/*
+ * Writes when the samples of PROFILE were taken as the page's "times", or nothing if it does not
+ * keep its samples. The nodes of TREE have their numbers. 0 or -ENOMEM.
+ */
+int flame_graph_put_times(const struct profile *profile, const struct flame_tree *tree, FILE *to);
 
 #endif

@@ -137,14 +137,15 @@ static struct flame_node *get_group(struct flame_tree *tree, const struct profil
 	return node;
 }
 
-static int add_stack(struct flame_tree *tree, const struct profile_stack *stack,
-		     enum folded_group by)
+/* Returns the node of the innermost frame; NULL without memory. */
+static const struct flame_node *add_stack(struct flame_tree *tree,
+					  const struct profile_stack *stack, enum folded_group by)
 {
 	char name[256];
 	struct flame_node *node = get_group(tree, stack, by);
 
 	if (!node)
-		return -ENOMEM;
+		return NULL;
 	node = get_child(
 		tree, node,
 		get_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
@@ -155,21 +156,26 @@ static int add_stack(struct flame_tree *tree, const struct profile_stack *stack,
 		node = add_frame(tree, node, stack->frames[i - 1]);
 	}
 	if (!node)
-		return -ENOMEM;
+		return NULL;
 	count(node, stack);
 	node->self += stack->weight;
-	return 0;
+	return node;
 }
 
 int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by)
 {
+	size_t count = profile_stack_count(profile);
+
 	*tree = (struct flame_tree){ 0 };
 	tree->root = get_child(tree, NULL, get_frame(tree, "all", "", FLAME_PROCESS));
-	if (!tree->root)
+	tree->leaves = calloc(count ? count : 1, sizeof(*tree->leaves));
+	if (!tree->root || !tree->leaves)
 		return -ENOMEM;
-	for (size_t i = 0; i < profile_stack_count(profile); i++)
-		if (add_stack(tree, profile_stack(profile, i), by))
+	for (size_t i = 0; i < count; i++) {
+		tree->leaves[i] = add_stack(tree, profile_stack(profile, i), by);
+		if (!tree->leaves[i])
 			return -ENOMEM;
+	}
 	return 0;
 }
 
@@ -179,6 +185,7 @@ void flame_tree_free(struct flame_tree *tree)
 	hash_table_free(&tree->nodes);
 	pool_free(&tree->pool);
 	free(tree->list);
+	free(tree->leaves);
 }
 
 /* DEPTHS counts for each frame its nodes on the path from the root to NODE. */

@@ -2,6 +2,7 @@
 // The view as part of the address, which can be sent to somebody who has the same file:
 //   #search=TEXT & zoom=NUMBER or NAME & view=flame|icicle & theme=light|dark
 //   & hide=KIND,... & recursion=merged & function=NAME (its callers and callees)
+//   & time=FIRST,LAST (cells of the heat map) & vcpus=NUMBER,... (strips that are shown)
 
 export function readAddress() {
 	const values = new URLSearchParams(window.location.hash.slice(1));
@@ -13,6 +14,8 @@ export function readAddress() {
 		hide: values.get("hide") || "",
 		recursion: values.get("recursion") || "",
 		function: values.get("function") || "",
+		time: values.get("time") || "",
+		vcpus: values.get("vcpus") || "",
 	};
 }
 

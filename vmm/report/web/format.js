@@ -31,3 +31,13 @@ export function duration(nanoseconds) {
 	}
 	return nanoseconds + " ns";
 }
+
+// Nanoseconds, a BigInt, as seconds with nine digits.
+export function exactSeconds(nanoseconds) {
+	return `${nanoseconds / 1000000000n}.${String(nanoseconds % 1000000000n).padStart(9, "0")}`;
+}
+
+// Nanoseconds as seconds.
+export function seconds(nanoseconds, digits = 3) {
+	return (nanoseconds / 1e9).toFixed(digits);
+}

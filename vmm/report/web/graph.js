@@ -9,11 +9,16 @@ import { matcher } from "./search.js";
 import { frameColor, matchColor } from "./theme.js";
 
 // Width in CSS pixels below which frames are not drawn: they could not be seen or touched.
-const NARROWEST = 1;
+const NARROWEST = 2;
+
+function depth(data) {
+	return 1 + data.children.reduce((most, child) => Math.max(most, depth(child)), 0);
+}
 
 export class Graph {
-	// LISTENER has zoomed(node), current(node) and label(node).
-	constructor(element, root, listener) {
+	// VIEW is "flame", "icicle", or "" for what suits the window. LISTENER has zoomed(node),
+	// current(node) and label(node).
+	constructor(element, root, view, listener) {
 		this.element = element;
 		this.listener = listener;
 		this.matches = () => false;
@@ -35,6 +40,15 @@ export class Graph {
 			.onHover((node) => listener.hovered(node))
 			.onClick((node) => this.zoomed(node));
 		this.data = root;
+		// An icicle is easier to read if the whole graph does not fit.
+		const bottom = element.getBoundingClientRect().top + depth(root) * this.cell;
+		this.setView(view ? view === "icicle" : bottom > window.innerHeight);
+	}
+
+	setView(inverted) {
+		this.inverted = inverted;
+		this.element.dataset.view = inverted ? "icicle" : "flame";
+		this.chart.inverted(inverted);
 	}
 
 	color(node) {
@@ -44,8 +58,6 @@ export class Graph {
 	}
 
 	draw() {
-		this.inverted = false;
-		this.element.dataset.view = "flame";
 		select(this.element).datum(this.data).call(this.chart);
 		this.adopt();
 		this.settle();
@@ -87,9 +99,7 @@ export class Graph {
 	}
 
 	turn(inverted) {
-		this.inverted = inverted;
-		this.element.dataset.view = inverted ? "icicle" : "flame";
-		this.chart.inverted(inverted);
+		this.setView(inverted);
 		this.redraw();
 	}
 

@@ -2,13 +2,15 @@
 import { readAddress, writeAddress } from "./address.js";
 import { count, percent } from "./format.js";
 import { Graph } from "./graph.js";
+import { HeatMap } from "./heatmap.js";
 import { amount, showAbout, showDetails, showLegend } from "./panels.js";
 import { readProfile } from "./profile.js";
 import { FunctionTable } from "./table.js";
 import { startTheme } from "./theme.js";
 import { arrange, sandwich } from "./tree.js";
 
-const { about, root, functions } = readProfile();
+const profile = readProfile();
+let { about, root, functions } = profile; // of the selected time
 const byId = (id) => document.getElementById(id);
 const input = byId("search");
 const matched = byId("matched");
@@ -23,8 +25,17 @@ let tree = arrange(root, hidden, merged);
 let pinned = false; // the details stay those of the frame that was selected
 let chosen = null; // the function whose callers and callees are shown
 
-function createGraph(element, data, zoomed) {
-	const made = new Graph(element, data, {
+// Before the graph, as it takes room above it. On a phone it opens with a touch.
+function openTime() {
+	byId("time").hidden = false;
+	byId("time").open = window.innerWidth > 640 || Boolean(address.time);
+	return new HeatMap(profile.about, profile.times, { selected: select });
+}
+
+const heatMap = profile.times ? openTime() : null;
+
+function createGraph(element, data, view, zoomed) {
+	const made = new Graph(element, data, view, {
 		label: (node) => `${node.data.name} - ${percent(node.data.value, about.weight)}, ${amount(about, node.data.value)}`,
 		hovered: (node) => pinned || details(made, node),
 		current: (node) => {
@@ -38,7 +49,7 @@ function createGraph(element, data, zoomed) {
 	return made;
 }
 
-const graph = createGraph(stage, tree, (node) => {
+const graph = createGraph(stage, tree, address.view, (node) => {
 	reset.disabled = !node.parent;
 	stage.dataset.zoom = node.data.name;
 	writeAddress({ zoom: node.parent ? String(node.id) : "" });
@@ -57,12 +68,12 @@ function drawSandwich(trees) {
 	byId("sandwich-title").textContent = `Callers and callees of ${trees.callees.name}`;
 	byId("sandwich").hidden = false;
 	if (graphs.length === 1) {
-		graphs.push(createGraph(byId("callers"), trees.callers, () => {}),
-			createGraph(byId("callees"), trees.callees, () => {}));
-		graphs[2].turn(true);
+		graphs.push(createGraph(byId("callers"), trees.callers, "flame", () => {}),
+			createGraph(byId("callees"), trees.callees, "icicle", () => {}));
+	} else {
+		graphs[1].show(trees.callers);
+		graphs[2].show(trees.callees);
 	}
-	graphs[1].show(trees.callers);
-	graphs[2].show(trees.callees);
 	search(input.value.trim());
 }
 
@@ -79,6 +90,17 @@ function showFunction(data) {
 		byId("sandwich").hidden = true;
 	}
 	return Boolean(trees);
+}
+
+// PART of the recording, or undefined for all of it.
+function select(part, range, vcpus) {
+	about = part ? { ...profile.about, weight: part.weight, samples: part.samples } : profile.about;
+	({ root, functions } = part || profile);
+	pinned = false;
+	table.show(about, functions);
+	rearrange();
+	writeAddress({ time: range ? range.join(",") : "",
+		vcpus: vcpus.size < profile.times.vcpus.length ? [...vcpus].join(",") : "" });
 }
 
 // After a change of what is shown.
@@ -107,11 +129,6 @@ function search(text) {
 function searchFor(text) {
 	input.value = text;
 	search(text);
-}
-
-function turn(icicle) {
-	invert.setAttribute("aria-pressed", String(icicle));
-	graph.turn(icicle);
 }
 
 function legend() {
@@ -148,6 +165,7 @@ startTheme(byId("theme"), address.theme, (theme) => {
 	legend();
 	table.draw();
 	graphs.forEach((each) => each.redraw());
+	heatMap?.draw();
 	writeAddress({ theme: theme || "" });
 });
 showAbout(about);
@@ -155,8 +173,7 @@ legend();
 table.draw();
 recursion.setAttribute("aria-pressed", String(merged));
 details(graph, graph.root);
-// An icicle is easier to read if the whole graph does not fit.
-turn(address.view ? address.view === "icicle" : stage.getBoundingClientRect().bottom > window.innerHeight);
+invert.setAttribute("aria-pressed", String(graph.inverted));
 if (address.zoom) {
 	const node = graph.find(address.zoom);
 	if (node) {
@@ -164,6 +181,8 @@ if (address.zoom) {
 		graph.settle();
 	}
 }
+if (heatMap && (address.time || address.vcpus))
+	heatMap.choose(...heatMap.read(address.time, address.vcpus));
 if (address.search)
 	searchFor(address.search);
 if (address.function)
@@ -176,9 +195,9 @@ input.addEventListener("input", () => {
 });
 reset.addEventListener("click", () => graph.zoomTo(graph.root));
 invert.addEventListener("click", () => {
-	const next = !graph.inverted;
-	turn(next);
-	writeAddress({ view: next ? "icicle" : "flame" });
+	graph.turn(!graph.inverted);
+	invert.setAttribute("aria-pressed", String(graph.inverted));
+	writeAddress({ view: graph.inverted ? "icicle" : "flame" });
 });
 recursion.addEventListener("click", () => {
 	merged = !merged;

@@ -3,16 +3,23 @@
 //   about  facts of the recording
 //   frames [[name, image, kind], ...], kind is an index of KINDS
 //   functions [[frame, self, total], ...], of all samples
-//   tree   [frame, weight, samples, self, [child, ...]], from the root; without frames too narrow to see
+//   times  { start, cell, rows, cells, period, vcpus }, when the samples were taken, see times.js
+//   tree   [frame, weight, samples, self, [child, ...]], from the root; without the narrowest if there
+//          are very many
+
+import { Times } from "./times.js";
 
 export const KINDS = ["process", "kernel", "module", "user", "unknown", "host"];
 
-function node(profile, source) {
+// NODES: all nodes so far, depth first; a node's number is its place there.
+function node(profile, source, nodes) {
 	const [index, value, samples, self, children = []] = source;
 	const [name, image, kind] = profile.frames[index];
+	const made = { frame: index, name, image, kind: KINDS[kind], value, samples, self };
 
-	return { frame: index, name, image, kind: KINDS[kind], value, samples, self,
-		children: children.map((child) => node(profile, child)) };
+	nodes.push(made);
+	made.children = children.map((child) => node(profile, child, nodes));
+	return made;
 }
 
 function row(profile, source) {
@@ -24,7 +31,9 @@ function row(profile, source) {
 
 export function readProfile() {
 	const profile = JSON.parse(document.getElementById("profile").textContent);
+	const nodes = [];
+	const root = node(profile, profile.tree, nodes);
 
-	return { about: profile.about, root: node(profile, profile.tree),
-		functions: profile.functions.map((source) => row(profile, source)) };
+	return { about: profile.about, root, functions: profile.functions.map((source) => row(profile, source)),
+		times: profile.times && new Times(profile.times, nodes) };
 }

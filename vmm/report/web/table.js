@@ -17,11 +17,7 @@ const orders = {
 export class FunctionTable {
 	// PRESSED is called with a row that is clicked.
 	constructor(about, functions, pressed) {
-		this.about = about;
-		this.rows = functions;
 		this.pressed = pressed;
-		this.limit = ROWS_AT_FIRST;
-		this.most = functions.reduce((most, row) => Math.max(most, row.self), 1);
 		this.more = document.getElementById("more");
 		this.more.addEventListener("click", () => {
 			this.limit += MORE_ROWS;
@@ -30,13 +26,29 @@ export class FunctionTable {
 		this.headers = [...document.querySelectorAll("#functions-table th")];
 		for (const header of this.headers)
 			header.querySelector("button").addEventListener("click", () => this.sort(header.dataset.key));
-		this.sort("self");
+		this.key = "self";
+		this.reversed = false;
+		this.show(about, functions);
+	}
+
+	// Functions of another part of the recording, in the same order.
+	show(about, functions) {
+		this.about = about;
+		this.rows = functions;
+		this.limit = ROWS_AT_FIRST;
+		this.most = functions.reduce((most, row) => Math.max(most, row.self), 1);
+		this.order();
 	}
 
 	// A second time reverses the order.
 	sort(key) {
 		this.reversed = key === this.key && !this.reversed;
 		this.key = key;
+		this.order();
+	}
+
+	order() {
+		const { key } = this;
 		this.rows.sort((a, b) => (this.reversed ? -1 : 1) * orders[key](a, b) || orders.name(a, b));
 		for (const header of this.headers) {
 			const falling = (key === "name") === this.reversed;

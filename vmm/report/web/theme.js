@@ -71,3 +71,17 @@ export function kindColor(kind) {
 export function matchColor() {
 	return isDark() ? "hsl(328 85% 68%)" : "hsl(328 85% 70%)";
 }
+
+// From the page's own colour for 0 to the strongest for 1: [red, green, blue, opacity].
+const HEAT = {
+	light: [[244, 245, 247], [250, 204, 120], [214, 72, 30], [110, 10, 40]],
+	dark: [[29, 33, 39], [120, 60, 20], [235, 120, 40], [255, 235, 170]],
+};
+
+export function heatColor(part) {
+	const stops = HEAT[isDark() ? "dark" : "light"];
+	const place = part * (stops.length - 1);
+	const below = Math.min(Math.floor(place), stops.length - 2);
+
+	return [...stops[below].map((value, i) => value + (stops[below + 1][i] - value) * (place - below)), 255];
+}
