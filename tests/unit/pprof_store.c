@@ -63,6 +63,17 @@ static enum MHD_Result answer_with(struct MHD_Connection *connection, unsigned i
 	return result;
 }
 
+static enum MHD_Result answer_with_body(const struct pprof_store *store,
+					struct MHD_Connection *connection, unsigned int status)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		store->answer_size, unconst(store->answer), MHD_RESPMEM_MUST_COPY);
+	enum MHD_Result result = MHD_queue_response(connection, status, response);
+
+	MHD_destroy_response(response);
+	return result;
+}
+
 static void copy_value(struct MHD_Connection *connection, enum MHD_ValueKind kind, const char *key,
 		       char *value, size_t size)
 {
@@ -207,6 +218,14 @@ static bool is_good_profile(struct MHD_Connection *connection, const struct requ
 	return !broken;
 }
 
+static bool is_protobuf(struct MHD_Connection *connection)
+{
+	char type[128];
+
+	copy_value(connection, MHD_HEADER_KIND, "Content-Type", type, sizeof(type));
+	return !strcmp(type, "application/x-protobuf");
+}
+
 static bool is_good(struct MHD_Connection *connection, const struct request *request)
 {
 	return has_good_query(connection) && is_form(connection) && !request->other &&
@@ -223,7 +242,7 @@ static enum MHD_Result finish(struct pprof_store *store, struct MHD_Connection *
 	while (store->hold)
 		usleep(1000);
 	copy_argument(connection, "name", name, sizeof(name));
-	if (!is_good(connection, request))
+	if (store->otlp ? !is_protobuf(connection) : !is_good(connection, request))
 		status = 400;
 	else if (store->refuses && strstr(name, store->refuses))
 		status = 422;
@@ -231,24 +250,42 @@ static enum MHD_Result finish(struct pprof_store *store, struct MHD_Connection *
 	if (status == 200 && store->count < PPROF_STORE_MAX)
 		keep(store, connection, request);
 	pthread_mutex_unlock(&store->lock);
-	return answer_with(connection, status);
+	return store->answer ? answer_with_body(store, connection, status)
+			     : answer_with(connection, status);
+}
+
+static enum MHD_Result append(struct request *request, const char *data, size_t *size)
+{
+	request->profile = realloc(request->profile, request->size + *size);
+	if (!request->profile)
+		abort();
+	memcpy(request->profile + request->size, data, *size);
+	request->size += *size;
+	*size = 0;
+	return MHD_YES;
 }
 
 static enum MHD_Result handle_request(void *context, struct MHD_Connection *connection,
 				      const char *url, const char *method, const char *version,
 				      const char *data, size_t *size, void **state)
 {
+	const struct pprof_store *store = context;
 	struct request *request = *state;
 
 	if (!request) {
-		if (strcmp(method, "POST") != 0 || strcmp(url, "/ingest") != 0)
+		if (strcmp(method, "POST") != 0 ||
+		    strcmp(url, store->otlp ? "/v1development/profiles" : "/ingest") != 0)
 			return answer_with(connection, 404);
 		*state = request = calloc(1, sizeof(*request));
+		if (store->otlp)
+			return MHD_YES;
 		request->form = MHD_create_post_processor(connection, 4096, parse_part, request);
 		return request->form ? MHD_YES : answer_with(connection, 400);
 	}
 	if (!*size)
 		return finish(context, connection, request);
+	if (store->otlp)
+		return append(request, data, size);
 	MHD_post_process(request->form, data, *size);
 	*size = 0;
 	return MHD_YES;

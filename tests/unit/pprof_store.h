@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A store to which profiles are pushed: an HTTP server that handles POST /ingest like Grafana
- * Pyroscope, keeps what it receives, and answers as the test specifies. It answers 400 where
- * Pyroscope would silently use a default or drop data (pprof_rules.h).
+ * Pyroscope, or POST /v1development/profiles of OTLP, keeps what it receives, and answers as the
+ * test specifies. It answers 400 where Pyroscope would silently use a default or drop data
+ * (pprof_rules.h).
  */
 #ifndef KVMSCOPE_TESTS_UNIT_PPROF_STORE_H
 #define KVMSCOPE_TESTS_UNIT_PPROF_STORE_H
@@ -10,6 +11,7 @@
 #include <microhttpd.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,11 +30,14 @@ struct pprof_store {
 	int port_fd; /* a socket bound to it, which reserves it while it is down */
 	const char *certificate, *key; /* PEM: uses TLS from the next start on; NULL: no TLS */
 	atomic_uint status;            /* the status of its answers */
-	const char *refuses;           /* 422 for profiles with this in their names; NULL: none */
-	atomic_bool hold;              /* requests are not answered */
-	atomic_uint requests;          /* complete requests received */
-	atomic_uint count;             /* of received */
-	pthread_mutex_t lock;          /* of received */
+	bool otlp;                     /* profiles are bodies, as OTLP has them */
+	const char *answer;            /* body of its answers; NULL: a text */
+	size_t answer_size;
+	const char *refuses;  /* 422 for profiles with this in their names; NULL: none */
+	atomic_bool hold;     /* requests are not answered */
+	atomic_uint requests; /* complete requests received */
+	atomic_uint count;    /* of received */
+	pthread_mutex_t lock; /* of received */
 	struct pprof_received received[PPROF_STORE_MAX];
 };
 

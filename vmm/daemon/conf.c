@@ -66,7 +66,7 @@ void conf_free(struct conf *conf)
 
 /* The values. */
 
-enum kind { TEXT, PATH, SIZE, SECONDS, SECONDS_MIN_1, SWITCH, FREQUENCY };
+enum kind { TEXT, PATH, SIZE, SECONDS, SECONDS_MIN_1, SWITCH, FREQUENCY, FORMAT };
 
 static const struct key {
 	enum section section;
@@ -84,6 +84,7 @@ static const struct key {
 	{ SECTION_RECORDINGS, "rotate", SECONDS_MIN_1, offsetof(struct conf, recordings_rotate) },
 	{ SECTION_METRICS, "listen", TEXT, offsetof(struct conf, metrics) },
 	{ SECTION_PUSH, "url", TEXT, offsetof(struct conf, push) },
+	{ SECTION_PUSH, "format", FORMAT, offsetof(struct conf, push_format) },
 	{ SECTION_PUSH, "header-file", PATH, offsetof(struct conf, push_headers) },
 	{ SECTION_PUSH, "ca-file", PATH, offsetof(struct conf, push_ca) },
 	{ SECTION_PUSH, "spool", PATH, offsetof(struct conf, push_spool) },
@@ -127,6 +128,16 @@ static int set_frequency(unsigned int *frequency, const struct key *key, const c
 	return 0;
 }
 
+static int set_format(enum push_format *format, const char *value)
+{
+	bool otlp = !strcmp(value, "otlp");
+
+	if (!otlp && strcmp(value, "pyroscope") != 0)
+		return error_set(-EINVAL, "format must be pyroscope or otlp");
+	*format = otlp ? PUSH_OTLP : PUSH_PYROSCOPE;
+	return 0;
+}
+
 static int set_value(struct conf *conf, const struct key *key, const char *value)
 {
 	void *variable = (char *)conf + key->offset;
@@ -151,6 +162,8 @@ static int set_value(struct conf *conf, const struct key *key, const char *value
 			       : 0;
 	case FREQUENCY:
 		return set_frequency(variable, key, value);
+	case FORMAT:
+		return set_format(variable, value);
 	}
 	return 0;
 }

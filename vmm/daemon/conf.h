@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "vmm/daemon/domain_xml.h"
+#include "vmm/daemon/push_spool.h"
 #include "vmm/daemon/settings.h"
 
 #define CONF_PATH "/etc/kvmscope.conf"
@@ -40,11 +41,12 @@ struct conf {
 	uint64_t recordings_reserve; /* bytes of the file system that stay free */
 	char *metrics;               /* ADDRESS:PORT or path to listen at; NULL: none */
 	char *push;                  /* URL to push to; NULL: none */
-	char *push_headers;          /* file with headers for it; NULL */
-	char *push_ca;               /* file with trusted certificate authorities; NULL */
-	char *push_spool;            /* directory */
-	uint64_t push_spool_size;    /* bytes */
-	uint64_t push_interval;      /* s that a profile covers */
+	enum push_format push_format;
+	char *push_headers;       /* file with headers for it; NULL */
+	char *push_ca;            /* file with trusted certificate authorities; NULL */
+	char *push_spool;         /* directory */
+	uint64_t push_spool_size; /* bytes */
+	uint64_t push_interval;   /* s that a profile covers */
 };
 
 /* Sets the defaults. -ENOMEM. */

@@ -306,6 +306,7 @@ static int start_push(struct daemon *daemon)
 	char host[HOST_NAME_MAX + 1] = "";
 	const struct push_options options = {
 		.url = conf->push,
+		.format = conf->push_format,
 		.header_file = conf->push_headers,
 		.ca_file = conf->push_ca,
 		.spool = conf->push_spool,

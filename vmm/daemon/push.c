@@ -39,6 +39,7 @@ struct push {
 	char *header_file; /* owned; NULL: none */
 	char *directory;   /* of the spool; owned */
 	unsigned int retry_ms;
+	enum push_format format;
 	struct push_spool *spool;
 	struct push_request *request;
 	struct curl_slist *headers;
@@ -62,11 +63,11 @@ struct push {
 };
 
 static int spool_vcpu(struct push_spool *spool, const struct push_item *item,
-		      const struct profile *profile)
+		      enum push_format format, const struct profile *profile)
 {
 	const struct pprof_options options = { .one_vcpu = true,
 					       .vcpu = item->vcpu,
-					       .for_store = true,
+					       .for_store = format == PUSH_PYROSCOPE,
 					       .from = item->from * NS_PER_MS,
 					       .until = item->until * NS_PER_MS };
 	FILE *file = push_spool_begin(spool);
@@ -107,7 +108,7 @@ static uint32_t *list_vcpus(const struct profile *profile, size_t *count)
 	return vcpus;
 }
 
-static int spool_all(struct push_spool *spool, struct push_item *item,
+static int spool_all(struct push_spool *spool, struct push_item *item, enum push_format format,
 		     const struct profile *profile, const atomic_bool *stop)
 {
 	size_t count;
@@ -117,7 +118,7 @@ static int spool_all(struct push_spool *spool, struct push_item *item,
 	for (size_t i = 0; i < count && !error; i++) {
 		item->vcpu = vcpus[i];
 		error = stop && atomic_load(stop) ? error_set(-ECANCELED, "pushing ends")
-						  : spool_vcpu(spool, item, profile);
+						  : spool_vcpu(spool, item, format, profile);
 	}
 	free(vcpus);
 	return error;
@@ -131,7 +132,7 @@ static bool may_pass(int error)
 }
 
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file,
-		       const atomic_bool *stop)
+		       enum push_format format, const atomic_bool *stop)
 {
 	const struct profile_options options = { .input = file->path,
 						 .sources = { .buildid_dir = file->symbols,
@@ -149,7 +150,7 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 		return may_pass(error) ? error : -EINVAL;
 	domain_name_escape(file->domain, item.domain);
 	item.rate = profile_summary(profile)->frequency;
-	error = spool_all(spool, &item, profile, stop);
+	error = spool_all(spool, &item, format, profile, stop);
 	profile_free(profile);
 	return error;
 }
@@ -157,7 +158,7 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 /* True if its profiles are on the disk, or can never be. */
 static bool convert(struct push *push, const struct recordings_file *file)
 {
-	int error = push_profile_spool(push->spool, file, &push->stop);
+	int error = push_profile_spool(push->spool, file, push->format, &push->stop);
 
 	if (error == -ECANCELED)
 		return false;
@@ -230,6 +231,13 @@ static void succeed(struct push *push, const struct push_item *item, uint64_t si
 	push->retry = push->retry_ms;
 }
 
+static void drop(struct push *push, const struct push_item *item)
+{
+	log_warning("a profile of %s is dropped: %s", item->domain, error_message());
+	push_spool_remove(push->spool, item);
+	push->refused++;
+}
+
 /* The other profiles are sent first: it waits for the next round. */
 static void handle_refusal(struct push *push, const struct push_item *item)
 {
@@ -238,11 +246,8 @@ static void handle_refusal(struct push *push, const struct push_item *item)
 	push->failures++;
 	push->refusals = true;
 	again.refused = push_spool_refuse(push->spool, item);
-	if (again.refused < REFUSALS_MAX)
-		return;
-	log_warning("a profile of %s is dropped: %s", item->domain, error_message());
-	push_spool_remove(push->spool, &again);
-	push->refused++;
+	if (again.refused >= REFUSALS_MAX)
+		drop(push, &again);
 }
 
 static void send_item(struct push *push, const struct push_item *item)
@@ -261,6 +266,8 @@ static void send_item(struct push *push, const struct push_item *item)
 		succeed(push, item, size);
 	else if (outcome == PUSH_REFUSED)
 		handle_refusal(push, item);
+	else if (outcome == PUSH_REJECTED)
+		drop(push, item);
 	else
 		fail(push);
 }
@@ -360,8 +367,9 @@ static int open_all(struct push *push, const struct push_options *options)
 		return error_set(-errno, "cannot create an eventfd: %s", strerror(errno));
 	if (curl_global_init(CURL_GLOBAL_DEFAULT))
 		return error_set(-ENOMEM, "cannot initialize libcurl");
-	error = push_request_open(&push->request, options->url, options->ca_file, options->host,
-				  &push->stop);
+	push->format = options->format;
+	error = push_request_open(&push->request, options->url, options->format, options->ca_file,
+				  options->host, &push->stop);
 	if (!error && push->header_file)
 		error = push_headers_read(push->header_file, &push->headers);
 	return error ? error : push_spool_open(&push->spool, options->spool, options->spool_size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Continuous profiling: sends recordings, file by file, as pprof to a store with Grafana
- * Pyroscope's /ingest (docs/continuous-profiling.md).
+ * Continuous profiling: sends recordings, file by file, to a store with Grafana Pyroscope's /ingest
+ * or OpenTelemetry's protocol (docs/continuous-profiling.md).
  *
  *	complete recording --pprof, a file per vCPU--> spool --HTTP POST--> store
  *
@@ -24,7 +24,8 @@
 struct push;
 
 struct push_options {
-	const char *url; /* "http://localhost:4040"; "/ingest" is appended if it is missing */
+	const char *url; /* "http://localhost:4040"; as of push_request_open() */
+	enum push_format format;
 	const char *header_file; /* file with headers, readable by the user only; read for each
 				    round; NULL */
 	const char *ca_file;     /* PEM file of trusted authorities for https; NULL: the system's */
@@ -61,13 +62,14 @@ void push_stop(struct push *push);
 void push_statistics(struct push *push, struct push_statistics *statistics);
 
 /*
- * A step of it, for tests: stores the profiles of FILE in SPOOL, with its domain's symbols. The
- * same file gives the same names, so that a repetition replaces them. It ends with -ECANCELED soon
- * after *STOP (may be NULL) is true. -EINVAL, -ENOENT: the recording can never be read, or takes
- * more CPU time than a guest may cause; -ESTALE: it cannot be read now, because of the disk or its
- * owner; -ENOMEM, -EMFILE, -ENFILE, the errors of the spool: retry.
+ * A step of it, for tests: stores the profiles of FILE in SPOOL, with its domain's symbols, for a
+ * store with FORMAT: Pyroscope's have no labels (struct pprof_options). The same file gives the
+ * same names, so that a repetition replaces them. It ends with -ECANCELED soon after *STOP (may be
+ * NULL) is true. -EINVAL, -ENOENT: the recording can never be read, or takes more CPU time than a
+ * guest may cause; -ESTALE: it cannot be read now, because of the disk or its owner; -ENOMEM,
+ * -EMFILE, -ENFILE, the errors of the spool: retry.
  */
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file,
-		       const atomic_bool *stop);
+		       enum push_format format, const atomic_bool *stop);
 
 #endif

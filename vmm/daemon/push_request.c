@@ -5,22 +5,29 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/printable.h"
+#include "vmm/report/otlp.h"
 
 #define TIMEOUT_S         30
 #define CONNECT_TIMEOUT_S 10
-#define ANSWER_MAX        256 /* bytes of the store's answer that are shown */
+#define ANSWER_MAX        1024 /* bytes of the store's answer that are kept */
+#define ANSWER_SHOWN      256
+#define WHY_SIZE          256
 #define NAME_MAX_SIZE     1024
 
 struct push_request {
 	CURL *curl;
 	CURLU *url;
+	enum push_format format;
 	const atomic_bool *stop;
 	char host[DOMAIN_FILE_SIZE];
 	char answer[ANSWER_MAX + 1];
@@ -34,8 +41,7 @@ static size_t receive_answer(char *data, size_t unit, size_t count, void *contex
 	struct push_request *request = context;
 
 	for (size_t i = 0; i < count && request->answer_size < ANSWER_MAX; i++)
-		request->answer[request->answer_size++] =
-			isprint((unsigned char)data[i]) ? data[i] : ' ';
+		request->answer[request->answer_size++] = data[i];
 	request->answer[request->answer_size] = '\0';
 	return unit * count;
 }
@@ -69,9 +75,9 @@ static bool has_part(CURLU *url, CURLUPart part)
 	return true;
 }
 
-static int append_path(CURLU *url)
+static int append_path(CURLU *url, const char *ending)
 {
-	static const char ingest[] = "/ingest";
+	const size_t ending_length = strlen(ending);
 	char path[2048], *there;
 	size_t length;
 
@@ -80,16 +86,17 @@ static int append_path(CURLU *url)
 	length = strlen(there);
 	while (length && there[length - 1] == '/')
 		length--;
-	if (length >= sizeof(ingest) - 1 &&
-	    !strncmp(there + length - (sizeof(ingest) - 1), ingest, sizeof(ingest) - 1))
-		length -= sizeof(ingest) - 1;
-	snprintf(path, sizeof(path), "%.*s%s", (int)length, there, ingest);
+	if (length >= ending_length &&
+	    !strncmp(there + length - ending_length, ending, ending_length))
+		length -= ending_length;
+	snprintf(path, sizeof(path), "%.*s%s", (int)length, there, ending);
 	curl_free(there);
 	return curl_url_set(url, CURLUPART_PATH, path, 0) ? -EINVAL : 0;
 }
 
 static int check_url(struct push_request *request, const char *url)
 {
+	const char *ending;
 	char *scheme;
 	bool known;
 
@@ -105,7 +112,10 @@ static int check_url(struct push_request *request, const char *url)
 			-EINVAL,
 			"the URL to push to has a user or a password in it: put \"Authorization: Basic ...\" "
 			"into the header file instead");
-	return append_path(request->url) ? error_set(-EINVAL, "cannot push to the URL %s", url) : 0;
+	ending = request->format == PUSH_OTLP ? "/v1development/profiles" : "/ingest";
+	return append_path(request->url, ending)
+		       ? error_set(-EINVAL, "cannot push to the URL %s", url)
+		       : 0;
 }
 
 /* Reported at the start, not for each request. libcurl copies the path. */
@@ -144,8 +154,8 @@ static void set_options(struct push_request *request)
 	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, request);
 }
 
-int push_request_open(struct push_request **result, const char *url, const char *ca_file,
-		      const char *host, const atomic_bool *stop)
+int push_request_open(struct push_request **result, const char *url, enum push_format format,
+		      const char *ca_file, const char *host, const atomic_bool *stop)
 {
 	struct push_request *request = calloc(1, sizeof(*request));
 	int error;
@@ -154,6 +164,7 @@ int push_request_open(struct push_request **result, const char *url, const char 
 		return error_set(-ENOMEM, "no memory to push");
 	request->curl = curl_easy_init();
 	request->url = curl_url();
+	request->format = format;
 	request->stop = stop;
 	domain_name_escape(host, request->host);
 	error = request->curl && request->url ? check_url(request, url)
@@ -236,6 +247,18 @@ static void set_error(const struct push_request *request, CURLcode code)
 		error_set(-EIO, "%s", why);
 }
 
+/* OpenTelemetry's answer of 200 may report that it did not take the profiles. */
+static enum push_outcome judge_answer(const struct push_request *request)
+{
+	char why[WHY_SIZE];
+
+	if (request->format != PUSH_OTLP ||
+	    !otlp_rejected(request->answer, request->answer_size, why, sizeof(why)))
+		return PUSH_ACCEPTED;
+	error_set(-EIO, "the store rejected it: %s", why);
+	return PUSH_REJECTED;
+}
+
 static enum push_outcome judge(struct push_request *request, CURLcode code)
 {
 	long status = 0;
@@ -246,32 +269,123 @@ static enum push_outcome judge(struct push_request *request, CURLcode code)
 	}
 	curl_easy_getinfo(request->curl, CURLINFO_RESPONSE_CODE, &status);
 	if (status / 100 == 2)
-		return PUSH_ACCEPTED;
-	error_set(-EIO, "the store answered %ld: %s", status, request->answer);
+		return judge_answer(request);
+	for (size_t i = 0; i < request->answer_size; i++)
+		if (!isprint((unsigned char)request->answer[i]))
+			request->answer[i] = ' ';
+	error_set(-EIO, "the store answered %ld: %.*s", status, ANSWER_SHOWN, request->answer);
 	return status == 400 || status == 413 || status == 415 || status == 422 ? PUSH_REFUSED
 										: PUSH_FAILED;
 }
 
-enum push_outcome push_request_send(struct push_request *request, const struct push_item *item,
-				    int fd, uint64_t size, struct curl_slist *headers)
+static enum push_outcome perform(struct push_request *request, struct curl_slist *headers)
 {
-	curl_mime *form;
 	CURLcode code;
+
+	request->answer_size = 0;
+	request->answer[0] = request->error[0] = '\0';
+	curl_easy_setopt(request->curl, CURLOPT_HTTPHEADER, headers);
+	code = curl_easy_perform(request->curl);
+	curl_easy_setopt(request->curl, CURLOPT_HTTPHEADER, NULL);
+	return judge(request, code);
+}
+
+static enum push_outcome send_form(struct push_request *request, const struct push_item *item,
+				   int fd, uint64_t size, struct curl_slist *headers)
+{
+	enum push_outcome outcome;
+	curl_mime *form;
 
 	if (set_query(request, item))
 		return PUSH_FAILED;
 	form = make_form(request, &fd, size);
 	if (!form)
 		return PUSH_FAILED;
-	request->answer_size = 0;
-	request->answer[0] = request->error[0] = '\0';
-	curl_easy_setopt(request->curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(request->curl, CURLOPT_MIMEPOST, form);
-	code = curl_easy_perform(request->curl);
+	outcome = perform(request, headers);
 	curl_easy_setopt(request->curl, CURLOPT_MIMEPOST, NULL);
-	curl_easy_setopt(request->curl, CURLOPT_HTTPHEADER, NULL);
 	curl_mime_free(form);
-	return judge(request, code);
+	return outcome;
+}
+
+/* The same for a profile that is sent again. */
+static void identify(const struct push_request *request, const struct push_item *item,
+		     uint8_t id[OTLP_ID_SIZE])
+{
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+	char text[NAME_MAX_SIZE];
+	int length = snprintf(text, sizeof(text), "%s %s %" PRIu32 " %" PRIu64 " %" PRIu64,
+			      request->host, item->domain, item->vcpu, item->from, item->until);
+
+	SHA256((const unsigned char *)text, (size_t)length, digest);
+	memcpy(id, digest, OTLP_ID_SIZE);
+}
+
+/* The body; the caller frees it. A profile that cannot be converted is refused. */
+static enum push_outcome make_body(const struct push_request *request, const struct push_item *item,
+				   const void *pprof, size_t size, uint8_t **body,
+				   size_t *body_size)
+{
+	char domain[DOMAIN_FILE_SIZE];
+	struct otlp_source source = { .domain = domain, .host = request->host, .vcpu = item->vcpu };
+	int error;
+
+	if (domain_name_unescape(item->domain, domain))
+		snprintf(domain, sizeof(domain), "%s", item->domain);
+	make_printable(domain);
+	identify(request, item, source.id);
+	error = otlp_from_pprof(pprof, size, &source, body, body_size);
+	return !error ? PUSH_ACCEPTED : error == -EINVAL ? PUSH_REFUSED : PUSH_FAILED;
+}
+
+/* HEADERS and the body's type; the caller frees it. */
+static struct curl_slist *add_type(const struct curl_slist *headers)
+{
+	struct curl_slist *all = curl_slist_append(NULL, "Content-Type: application/x-protobuf");
+
+	for (; headers && all; headers = headers->next)
+		curl_slist_append(all, headers->data);
+	return all;
+}
+
+static enum push_outcome send_body(struct push_request *request, const uint8_t *body, size_t size,
+				   const struct curl_slist *headers)
+{
+	struct curl_slist *all = add_type(headers);
+	enum push_outcome outcome;
+
+	curl_easy_setopt(request->curl, CURLOPT_POSTFIELDS, body);
+	curl_easy_setopt(request->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)size);
+	outcome = perform(request, all);
+	curl_slist_free_all(all);
+	return outcome;
+}
+
+static enum push_outcome send_otlp(struct push_request *request, const struct push_item *item,
+				   int fd, uint64_t size, const struct curl_slist *headers)
+{
+	void *pprof = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	enum push_outcome outcome;
+	uint8_t *body = NULL;
+	size_t body_size;
+
+	if (pprof == MAP_FAILED) {
+		error_set(-errno, "cannot read a profile: %s", strerror(errno));
+		return PUSH_FAILED;
+	}
+	outcome = make_body(request, item, pprof, size, &body, &body_size);
+	munmap(pprof, size);
+	if (outcome == PUSH_ACCEPTED)
+		outcome = send_body(request, body, body_size, headers);
+	free(body);
+	return outcome;
+}
+
+enum push_outcome push_request_send(struct push_request *request, const struct push_item *item,
+				    int fd, uint64_t size, struct curl_slist *headers)
+{
+	return request->format == PUSH_OTLP ? send_otlp(request, item, fd, size, headers)
+					    : send_form(request, item, fd, size, headers);
 }
 
 /* RFC 9110, 5.6.2: a token. */

@@ -5,7 +5,11 @@
  * github.com/grafana/pyroscope). The query has name=kvmscope{host=H,domain=D,vcpu=N}, from and
  * until in seconds, spyName and sampleRate; the body is a form with the gzipped pprof in its part
  * "profile". There is no format=pprof: with it the server takes the whole body for the pprof, and
- * its own clients send the same. One thread.
+ * its own clients send the same.
+ *
+ * Or POST URL/v1development/profiles, as OpenTelemetry's protocol says (docs/specification.md of
+ * github.com/open-telemetry/opentelemetry-proto): the body is an ExportProfilesServiceRequest
+ * (vmm/report/otlp.h). One thread.
  */
 #ifndef KVMSCOPE_DAEMON_PUSH_REQUEST_H
 #define KVMSCOPE_DAEMON_PUSH_REQUEST_H
@@ -23,18 +27,20 @@ enum push_outcome {
 	PUSH_ACCEPTED, /* 2xx: the store has it */
 	PUSH_REFUSED,  /* 400, 413, 415, 422: the store does not accept this one; it may accept
 			  others */
+	PUSH_REJECTED, /* OTLP: 200, but the store did not take it and must not get it again */
 	PUSH_FAILED,   /* no answer, or one that affects all profiles; see the message */
 };
 
 /*
- * Prepares requests to URL with the label HOST, which end as soon as STOP is set. A store of https
- * must present a certificate for URL's host by an authority in the PEM file CA_FILE (NULL: one
- * that the system trusts), which is read for each connection. -EINVAL: URL is not http or https,
- * or contains a user or password, which belong into a header; the errors of opening CA_FILE.
- * Strings are copied, STOP must outlive the request.
+ * Prepares requests to URL in FORMAT with the label HOST, which end as soon as STOP is set.
+ * "/ingest" or "/v1development/profiles" is appended to URL if it is missing. A store of https must
+ * present a certificate for URL's host by an authority in the PEM file CA_FILE (NULL: one that the
+ * system trusts), which is read for each connection. -EINVAL: URL is not http or https, or contains
+ * a user or password, which belong into a header; the errors of opening CA_FILE. Strings are
+ * copied, STOP must outlive the request.
  */
-int push_request_open(struct push_request **request, const char *url, const char *ca_file,
-		      const char *host, const atomic_bool *stop);
+int push_request_open(struct push_request **request, const char *url, enum push_format format,
+		      const char *ca_file, const char *host, const atomic_bool *stop);
 /* NULL is a no-op. */
 void push_request_close(struct push_request *request);
 

@@ -21,6 +21,12 @@
 #define PUSH_NAME_SIZE    256
 #define PUSH_VCPU_UNKNOWN UINT32_MAX
 
+/* How a store receives profiles. The spool's files are pprof in any case. */
+enum push_format {
+	PUSH_PYROSCOPE, /* a form for /ingest */
+	PUSH_OTLP,      /* OpenTelemetry's protocol, over HTTP */
+};
+
 struct push_item {
 	uint64_t from, until; /* ms since 1970, below 10^15 */
 	uint32_t rate;        /* Hz */

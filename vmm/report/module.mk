@@ -29,8 +29,8 @@ endif
 # The object contains the page.
 $(BUILD)/vmm/report/flame_graph.o build/fuzz/objects/vmm/report/flame_graph.o: $(WEB_PAGE)
 
-# pprof's messages, in C; the same whatever BUILD is.
-build/pprof/vmm/report/pprof.pb-c.c: vmm/report/pprof.proto
+# Messages of pprof and OTLP, in C; the same whatever BUILD is.
+build/pprof/vmm/report/%.pb-c.c: vmm/report/%.proto
 	@mkdir -p build/pprof
 	@echo "  PROTOC  $<"
 	$(Q)command -v protoc-c > /dev/null || { \
@@ -38,12 +38,12 @@ build/pprof/vmm/report/pprof.pb-c.c: vmm/report/pprof.proto
 		exit 1; }
 	$(Q)protoc-c --c_out=build/pprof $<
 
-$(BUILD)/vmm/report/pprof.pb-c.o: build/pprof/vmm/report/pprof.pb-c.c
+$(BUILD)/vmm/report/%.pb-c.o: build/pprof/vmm/report/%.pb-c.c
 	@mkdir -p $(@D)
 	@echo "  CC      $<"
-	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-cast-qual -c -o $@ $<
 
-$(BUILD)/vmm/report/pprof.o $(BUILD)/tests/unit/pprof_rules.o \
-	build/fuzz/objects/vmm/report/pprof.o: \
-	build/pprof/vmm/report/pprof.pb-c.c
-LIBRARY_EXTRA += $(BUILD)/vmm/report/pprof.pb-c.o
+$(BUILD)/vmm/report/pprof.o $(BUILD)/vmm/report/otlp.o $(BUILD)/tests/unit/pprof_rules.o \
+	build/fuzz/objects/vmm/report/pprof.o build/fuzz/objects/vmm/report/otlp.o: \
+	build/pprof/vmm/report/pprof.pb-c.c build/pprof/vmm/report/otlp.pb-c.c
+LIBRARY_EXTRA += $(BUILD)/vmm/report/pprof.pb-c.o $(BUILD)/vmm/report/otlp.pb-c.o

@@ -60,6 +60,7 @@ TEST(daemon_conf, unknown_keys_are_errors_with_their_line)
 	check_refused("[recordings]\nsize = big\n", "must be a size");
 	check_refused("[recordings]\nrotate = 0s\n", "at least 1s");
 	check_refused("[push]\ninterval = 0s\n", "at least 1s");
+	check_refused("[push]\nformat = OTLP\n", "pyroscope or otlp");
 	check_refused("[metrics]\nport = 1\n", "[metrics] has no 'port'");
 	check_refused("[domain web-*]\nfrequency-max = 5\n", "there is no setting 'frequency-max'");
 }
@@ -71,7 +72,7 @@ TEST(daemon_conf, values_are_read)
 	CHECK_EQUAL(
 		parse(&conf,
 		      " [ recordings ] \r\ndirectory=/srv/p\n; no\nsize = 2G\nage = 24h\nrotate = 10min\n"
-		      "reserve = 0\n[metrics]\nlisten = off\n[push]\nurl = http://localhost:4040\ninterval = 1min\n"
+		      "reserve = 0\n[metrics]\nlisten = off\n[push]\nurl = http://localhost:4040\nformat = otlp\ninterval = 1min\n"
 		      "ca-file = /etc/ca.pem\n"
 		      "[domains]\nask-domains = no\nfrequency-max = 5000\nflight-memory-max = 8M"),
 		0);
@@ -82,6 +83,7 @@ TEST(daemon_conf, values_are_read)
 	CHECK_EQUAL(conf.recordings_reserve, 0);
 	CHECK(!conf.metrics);
 	CHECK_STRING(conf.push, "http://localhost:4040");
+	CHECK_EQUAL(conf.push_format, PUSH_OTLP);
 	CHECK_EQUAL(conf.push_interval, 60);
 	CHECK_STRING(conf.push_ca, "/etc/ca.pem");
 	CHECK(!conf.ask_domains);

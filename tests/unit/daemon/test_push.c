@@ -585,7 +585,7 @@ TEST(push, opens_no_file_that_a_guest_named)
 	write_recording(file.path, image);
 	CHECK(inotify_add_watch(inotify, image, IN_OPEN) >= 0);
 	REQUIRE_EQUAL(push_spool_open(&spool, fixture.spool, 1 << 20), 0);
-	CHECK_EQUAL(push_profile_spool(spool, &file, NULL), 0);
+	CHECK_EQUAL(push_profile_spool(spool, &file, PUSH_PYROSCOPE, NULL), 0);
 	CHECK(!was_opened(inotify));
 	push_spool_close(spool);
 
@@ -598,7 +598,7 @@ TEST(push, opens_no_file_that_a_guest_named)
 	snprintf(cached, sizeof(cached), "%s/" CACHED "/elf", file.symbols);
 	CHECK(inotify_add_watch(inotify, cached, IN_OPEN) >= 0);
 	REQUIRE_EQUAL(push_spool_open(&spool, fixture.spool, 1 << 20), 0);
-	CHECK_EQUAL(push_profile_spool(spool, &file, NULL), 0);
+	CHECK_EQUAL(push_profile_spool(spool, &file, PUSH_PYROSCOPE, NULL), 0);
 	CHECK(was_opened(inotify));
 	push_spool_close(spool);
 	close(inotify);
@@ -615,12 +615,12 @@ TEST(push, a_recording_is_kept_while_it_cannot_be_opened)
 	close(next);
 	getrlimit(RLIMIT_NOFILE, &before);
 	none = (struct rlimit){ (rlim_t)next, before.rlim_max };
-	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EINVAL);
+	CHECK_EQUAL(push_profile_spool(NULL, &file, PUSH_PYROSCOPE, NULL), -EINVAL);
 	setrlimit(RLIMIT_NOFILE, &none);
-	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EMFILE);
+	CHECK_EQUAL(push_profile_spool(NULL, &file, PUSH_PYROSCOPE, NULL), -EMFILE);
 	setrlimit(RLIMIT_NOFILE, &before);
 	snprintf(file.path, sizeof(file.path), "/dev/null/none");
-	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EINVAL);
+	CHECK_EQUAL(push_profile_spool(NULL, &file, PUSH_PYROSCOPE, NULL), -EINVAL);
 }
 
 /* An unreadable recording delays the following ones for a while only. Root may read everything. */

@@ -139,7 +139,7 @@ static enum push_outcome send_to(struct fixture *fixture, const char *address,
 	int fd = open_profile(fixture);
 
 	snprintf(url, sizeof(url), "%s:%u", address, fixture->store.port);
-	if (!push_request_open(&request, url, authority, "h1.example", &never)) {
+	if (!push_request_open(&request, url, PUSH_PYROSCOPE, authority, "h1.example", &never)) {
 		outcome = push_request_send(request, &item, fd, fixture->profile_size, headers);
 		push_request_close(request);
 	}
@@ -178,6 +178,62 @@ TEST(push_request, has_the_parameters_that_pyroscope_reads)
 	CHECK_STRING(received->tenant, "team-7");
 	REQUIRE_EQUAL(received->size, fixture.profile_size);
 	CHECK(!memcmp(received->profile, fixture.profile, fixture.profile_size));
+	tear_down(&fixture);
+}
+
+/* A body of OTLP, or what the store answers to it. */
+static enum push_outcome send_otlp(struct fixture *fixture, const char *path,
+				   struct curl_slist *headers)
+{
+	struct push_request *request;
+	enum push_outcome outcome = PUSH_FAILED;
+	char url[96];
+	int fd = open_profile(fixture);
+
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u%s", fixture->store.port, path);
+	if (!push_request_open(&request, url, PUSH_OTLP, NULL, "h1.example", &never)) {
+		outcome = push_request_send(request, &item, fd, fixture->profile_size, headers);
+		push_request_close(request);
+	}
+	close(fd);
+	return outcome;
+}
+
+/* tests/unit/report/test_otlp.c decodes such a body. */
+TEST(push_request, sends_otlp)
+{
+	static const char text[] = "Authorization: Bearer x\n";
+	/* partial_success (1): rejected_profiles (1) 1, error_message (2) "no" */
+	static const char rejects[] = "\x0a\x06\x08\x01\x12\x02no";
+	const struct pprof_received *received;
+	struct curl_slist *headers;
+	struct fixture fixture;
+
+	set_up(&fixture);
+	fixture.store.otlp = true;
+	pprof_store_start(&fixture.store);
+	REQUIRE_EQUAL(push_headers_parse(text, strlen(text), &headers), 0);
+	CHECK_EQUAL(send_otlp(&fixture, "", headers), PUSH_ACCEPTED);
+	CHECK_EQUAL(send_otlp(&fixture, "/v1development/profiles/", headers), PUSH_ACCEPTED);
+	curl_slist_free_all(headers);
+	REQUIRE_EQUAL(fixture.store.count, 2);
+	received = &fixture.store.received[0];
+	CHECK_STRING(received->authorization, "Bearer x");
+	CHECK(memmem(received->profile, received->size, "a/b", 3) != NULL); /* the domain */
+	/* What is sent again has the same id. */
+	REQUIRE_EQUAL(received[0].size, received[1].size);
+	CHECK(!memcmp(received[0].profile, received[1].profile, received[0].size));
+
+	fixture.store.answer = rejects;
+	fixture.store.answer_size = sizeof(rejects) - 1;
+	CHECK_EQUAL(send_otlp(&fixture, "", NULL), PUSH_REJECTED);
+	check_message("the store rejected it: no");
+	fixture.store.answer = NULL;
+	fixture.store.status = 413;
+	CHECK_EQUAL(send_otlp(&fixture, "", NULL), PUSH_REFUSED);
+	check_message("the store answered 413: told by the test");
+	fixture.store.status = 429;
+	CHECK_EQUAL(send_otlp(&fixture, "", NULL), PUSH_FAILED);
 	tear_down(&fixture);
 }
 
@@ -224,7 +280,9 @@ TEST(push_request, reads_the_ca_file_for_each_connection)
 	set_up(&fixture);
 	start_with_tls(&fixture);
 	snprintf(url, sizeof(url), "https://localhost:%u", fixture.store.port);
-	REQUIRE_EQUAL(push_request_open(&request, url, fixture.authority, "h1", &never), 0);
+	REQUIRE_EQUAL(
+		push_request_open(&request, url, PUSH_PYROSCOPE, fixture.authority, "h1", &never),
+		0);
 	fd = open_profile(&fixture);
 	CHECK_EQUAL(push_request_send(request, &item, fd, fixture.profile_size, NULL),
 		    PUSH_ACCEPTED);
@@ -248,7 +306,8 @@ TEST(push_request, reports_errors_in_a_ca_file)
 	TLS_REQUIRED();
 	set_up(&fixture);
 	start_with_tls(&fixture);
-	CHECK_EQUAL(push_request_open(&request, "https://localhost", "/none/ca.pem", "h1", &never),
+	CHECK_EQUAL(push_request_open(&request, "https://localhost", PUSH_PYROSCOPE, "/none/ca.pem",
+				      "h1", &never),
 		    -ENOENT);
 	check_message("/none/ca.pem");
 	snprintf(path, sizeof(path), "%s/names", fixture.directory);
