@@ -30,7 +30,7 @@ _kvmscope_values() {
 	--perspective) _kvmscope_words guest host ;;
 	--bp-priority) _kvmscope_words guest host ;;
 	--watch) _kvmscope_words jiffies_64:8:w schedule:x ;;
-	--format | -f) [ "${COMP_WORDS[1]}" = diff ] && _kvmscope_words text folded ||
+	--format | -f) [ "${COMP_WORDS[1]}" = diff ] && _kvmscope_words text folded html ||
 		_kvmscope_words firefox folded html pprof script speedscope sysroot ;;
 	--order) _kvmscope_words delta baseline ;;
 	--by) _kvmscope_words cgroup container ;;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/e2e/browser.h"
 #include "tests/e2e/named_guest.h"
 #include "tests/e2e/perf_home.h"
 #include "tests/e2e/perf_recording.h"
@@ -113,6 +114,37 @@ TEST(diff, writes_folded_stacks_of_both)
 			   "vcpu 1;guest_function_3 88 80\n"
 			   "vcpu 1;guest_function_6 0 110\n");
 	free(text);
+	named_guest_end(&named);
+}
+
+/* What is new is red, what is gone blue, and the table has the differences of the text. */
+TEST(diff, writes_a_page_in_colours_of_the_difference)
+{
+	static const char *const parts[] = {
+		"Samples before</dt><dd>705</dd>",
+		"name=\"guest_function_6\"",
+		"<title>guest_function_6 - 0% before, 10.8% after, +10.78%</title>",
+		"fill=\"hsl(5 85% 60%)\"",
+		"<title>guest_function_0 - 7.1% before, 0% after, \342\210\2227.09%</title>",
+		"fill=\"hsl(215 85% 60%)\"",
+		"<td class=\"number\">+21.57%</td>",
+		"<td class=\"number\">\342\210\22214.18%</td>",
+	};
+	struct named_guest named;
+	struct browser_page opened;
+	char url[256];
+
+	if (!browser_is_installed())
+		SKIP("Chromium is not installed");
+	begin(&named);
+	free(rows_of(&named, "$kvmscope diff -f html > diff.html"));
+	snprintf(url, sizeof(url), "file://%s/diff.html", named.home);
+	opened = browser_open(named.home, url);
+	CHECK_STRING(opened.console, "");
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (!strstr(opened.page, parts[i]))
+			FAIL_TEST("the page lacks \"%s\"", parts[i]);
+	browser_page_free(&opened);
 	named_guest_end(&named);
 }
 

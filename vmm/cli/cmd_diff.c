@@ -7,6 +7,7 @@
 #include "shared/log.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/profile_arguments.h"
+#include "vmm/report/flame_graph.h"
 #include "vmm/report/folded.h"
 #include "vmm/report/profile_diff.h"
 
@@ -14,7 +15,7 @@ struct arguments {
 	struct profile_arguments input;
 	const char *files[2]; /* as given; NULL: not given */
 	enum profile_diff_order order;
-	enum { FORMAT_TEXT, FORMAT_FOLDED } format;
+	enum { FORMAT_TEXT, FORMAT_FOLDED, FORMAT_HTML } format;
 };
 
 static const char summary[] =
@@ -23,8 +24,8 @@ static const char summary[] =
 	"Examples:\n"
 	"  kvmscope diff before.data after.data\n"
 	"      the share of each function before, and how much more it is after\n"
-	"  kvmscope diff -f folded before.data after.data | flamegraph.pl > diff.svg\n"
-	"      a flame graph of after.data: red is more than before, blue is less\n"
+	"  kvmscope diff -f html before.data after.data > diff.html\n"
+	"      a flame graph of both: red is more than before, blue is less\n"
 	"  kvmscope diff\n"
 	"      ./perf.data.old and ./perf.data, as perf diff\n"
 	"\n"
@@ -32,11 +33,12 @@ static const char summary[] =
 	"difference.";
 
 static const char *const orders[] = { "delta", "baseline", NULL };
-static const char *const formats[] = { "text", "folded", NULL };
+static const char *const formats[] = { "text", "folded", "html", NULL };
 
 static const struct option_row rows[] = {
-	{ "format", "text|folded", "A table, or stacks for flamegraph.pl (text)", OPTION_CHOICE,
-	  .offset = offsetof(struct arguments, format), .letter = 'f', .choices = formats },
+	{ "format", "text|folded|html", "A table, stacks for flamegraph.pl, or a page (text)",
+	  OPTION_CHOICE, .offset = offsetof(struct arguments, format), .letter = 'f',
+	  .choices = formats },
 	{ "order", "delta|baseline", "Sort by the difference, or by the baseline (delta)",
 	  OPTION_CHOICE, .offset = offsetof(struct arguments, order), .choices = orders },
 	{ 0 },
@@ -77,6 +79,19 @@ static int load(struct profile **profile, const struct profile_arguments *input,
 	return error;
 }
 
+static int write_diff(const struct arguments *arguments, const struct profile *before,
+		      const struct profile *after)
+{
+	switch (arguments->format) {
+	case FORMAT_FOLDED:
+		return folded_diff_write(before, after, stdout);
+	case FORMAT_HTML:
+		return flame_graph_diff_write(before, after, stdout);
+	default:
+		return profile_diff_print(before, after, arguments->order, stdout);
+	}
+}
+
 static int print_diff(const struct arguments *arguments)
 {
 	struct profile_arguments baseline;
@@ -95,9 +110,7 @@ static int print_diff(const struct arguments *arguments)
 
 		if (strcmp(was, is) != 0)
 			log_warning("the events differ: %s and %s", was, is);
-		error = arguments->format == FORMAT_FOLDED
-				? folded_diff_write(before, after, stdout)
-				: profile_diff_print(before, after, arguments->order, stdout);
+		error = write_diff(arguments, before, after);
 	}
 	profile_free(before);
 	profile_free(after);

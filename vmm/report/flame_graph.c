@@ -27,6 +27,7 @@ struct writer {
 	uint64_t least; /* smallest weight of a node in the page */
 	uint64_t omitted;
 	uint32_t nodes;
+	const struct profile *baseline; /* NULL: nothing is compared */
 };
 
 static void put_text(FILE *to, const char *name, const char *value)
@@ -68,6 +69,10 @@ static void put_about(const struct writer *writer, const struct profile *profile
 	put_number(to, "lost", profile_lost(profile));
 	put_number(to, "skipped", summary->skipped);
 	put_number(to, "omitted", writer->omitted);
+	if (writer->baseline) {
+		put_number(to, "before", event_of(writer->baseline)->weight);
+		put_number(to, "samplesBefore", event_of(writer->baseline)->samples);
+	}
 	fprintf(to, "\"cutOff\":%s},\n", summary->cut_off ? "true" : "false");
 }
 
@@ -92,7 +97,7 @@ static size_t list_weights(const struct flame_node *node, uint64_t *weights)
 	size_t count = 1;
 
 	if (weights)
-		*weights = node->weight;
+		*weights = node->weight + node->before;
 	for (const struct flame_node *child = node->child; child; child = child->sibling)
 		count += list_weights(child, weights ? weights + count : NULL);
 	return count;
@@ -127,7 +132,8 @@ static int find_least(const struct flame_tree *tree, uint64_t *least)
 /* A node that is omitted has only callees that are omitted, too. */
 static void number_nodes(struct writer *writer, struct flame_node *node)
 {
-	node->omitted = node->parent && (node->parent->omitted || node->weight < writer->least);
+	node->omitted = node->parent &&
+			(node->parent->omitted || node->weight + node->before < writer->least);
 	if (node->omitted)
 		writer->omitted++;
 	node->number = node->omitted ? node->parent->number : writer->nodes++;
@@ -141,6 +147,8 @@ static void put_node(const struct writer *writer, const struct flame_node *node)
 
 	fprintf(writer->to, "[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64, node->frame->index,
 		node->weight, node->samples, node->self);
+	if (writer->baseline)
+		fprintf(writer->to, ",%" PRIu64 ",%" PRIu64, node->before, node->self_before);
 	for (const struct flame_node *child = node->child; child; child = child->sibling) {
 		if (child->omitted)
 			continue;
@@ -160,17 +168,18 @@ static void put_functions(FILE *to, const struct flame_function *functions, size
 	for (size_t i = 0; i < count; i++) {
 		if (functions[i].frame->kind == FLAME_PROCESS)
 			continue;
-		fprintf(to, "%s[%u,%" PRIu64 ",%" PRIu64 "]", any ? "," : "",
-			functions[i].frame->index, functions[i].self, functions[i].total);
+		fprintf(to, "%s[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", any ? "," : "",
+			functions[i].frame->index, functions[i].self, functions[i].total,
+			functions[i].self_before);
 		any = true;
 	}
 	fputs("],\n", to);
 }
 
-static int put_data(const struct profile *profile, const struct flame_tree *tree,
-		    const struct flame_function *functions, FILE *to)
+static int put_data(const struct profile *baseline, const struct profile *profile,
+		    const struct flame_tree *tree, const struct flame_function *functions, FILE *to)
 {
-	struct writer writer = { .to = to };
+	struct writer writer = { .to = to, .baseline = baseline };
 	int error = find_least(tree, &writer.least);
 
 	if (error)
@@ -188,17 +197,18 @@ static int put_data(const struct profile *profile, const struct flame_tree *tree
 }
 
 static int write_page(const char *page, size_t size, const char *mark,
-		      const struct profile *profile, enum folded_group by, FILE *to)
+		      const struct profile *baseline, const struct profile *profile,
+		      enum folded_group by, FILE *to)
 {
 	struct flame_function *functions = NULL;
 	struct flame_tree tree;
-	int error = flame_tree_build(&tree, profile, by);
+	int error = flame_tree_build(&tree, baseline, profile, by);
 
 	if (!error)
 		functions = flame_tree_functions(&tree);
 	if (functions) {
 		fwrite(page, 1, (size_t)(mark - page), to);
-		error = put_data(profile, &tree, functions, to);
+		error = put_data(baseline, profile, &tree, functions, to);
 		fwrite(mark + strlen(MARK), 1, size - (size_t)(mark - page) - strlen(MARK), to);
 	}
 	flame_tree_free(&tree);
@@ -208,7 +218,8 @@ static int write_page(const char *page, size_t size, const char *mark,
 	return error;
 }
 
-int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to)
+static int write_graph(const struct profile *baseline, const struct profile *profile,
+		       enum folded_group by, FILE *to)
 {
 	const char *page = flame_graph_page_start;
 	size_t size = (size_t)(flame_graph_page_end - flame_graph_page_start);
@@ -218,10 +229,20 @@ int flame_graph_write(const struct profile *profile, enum folded_group by, FILE 
 	if (!mark)
 		return error_set(-EINVAL,
 				 "the flame graph page in this program is damaged; build it again");
-	error = write_page(page, size, mark, profile, by, to);
+	error = write_page(page, size, mark, baseline, profile, by, to);
 	if (error)
 		return error;
 	if (fflush(to) || ferror(to))
 		return error_set(-EIO, "cannot write the flame graph: %s", strerror(errno));
 	return 0;
+}
+
+int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to)
+{
+	return write_graph(NULL, profile, by, to);
+}
+
+int flame_graph_diff_write(const struct profile *baseline, const struct profile *profile, FILE *to)
+{
+	return write_graph(baseline, profile, FOLDED_PLAIN, to);
 }

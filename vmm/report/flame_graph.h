@@ -18,6 +18,8 @@
 /* Writes the only event of PROFILE, with processes grouped by BY. 0, -ENOMEM or a negative errno of
  * writing. */
 int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to);
+/* The same for the stacks of two profiles, coloured by the difference of their shares. */
+int flame_graph_diff_write(const struct profile *baseline, const struct profile *profile, FILE *to);
 
 /* The page uses the numbers: see vmm/report/web/profile.js. */
 enum flame_kind {
@@ -42,6 +44,7 @@ struct flame_node {
 	struct flame_node *child, *sibling; /* the first callee, the next callee of the parent */
 	uint64_t weight, samples;           /* callees included */
 	uint64_t self;                      /* weight of samples in this frame itself */
+	uint64_t before, self_before;       /* the weights in the baseline */
 	uint32_t number; /* in the page's tree, depth first; of the caller if omitted */
 	bool omitted;    /* the page does not have it */
 };
@@ -57,8 +60,10 @@ struct flame_tree {
 		*leaves; /* by index of the profile's stacks: the innermost frames */
 };
 
-/* 0 or -ENOMEM; TREE must be freed in both cases. */
-int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by);
+/* BASELINE is NULL or the profile that PROFILE is compared with. 0 or -ENOMEM; TREE must be freed
+ * in both cases. */
+int flame_tree_build(struct flame_tree *tree, const struct profile *baseline,
+		     const struct profile *profile, enum folded_group by);
 /* Frees what it holds; zeroed, it holds nothing. */
 void flame_tree_free(struct flame_tree *tree);
 
@@ -67,6 +72,7 @@ struct flame_function {
 	const struct flame_frame *frame;
 	uint64_t self;
 	uint64_t total; /* callees included; recursion counts once */
+	uint64_t self_before;
 };
 
 /* The frame_count functions, the largest self first, which the caller frees. NULL without memory.

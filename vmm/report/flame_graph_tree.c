@@ -91,10 +91,23 @@ static enum flame_kind kind_of(const struct profile_frame *frame)
 	return strcmp(frame->image, "[unknown]") ? FLAME_USER : FLAME_UNKNOWN;
 }
 
-static void count(struct flame_node *node, const struct profile_stack *stack)
+/* BEFORE: the stack is the baseline's. */
+static void count(struct flame_node *node, const struct profile_stack *stack, bool before)
 {
+	if (before) {
+		node->before += stack->weight;
+		return;
+	}
 	node->weight += stack->weight;
 	node->samples += stack->samples;
+}
+
+static void count_self(struct flame_node *node, const struct profile_stack *stack, bool before)
+{
+	if (before)
+		node->self_before += stack->weight;
+	else
+		node->self += stack->weight;
 }
 
 static const char *frame_name(const struct profile_frame *frame, char *text, size_t size)
@@ -123,26 +136,27 @@ static bool repeats_caller(const struct profile_frame *frame, const struct profi
 
 /* The parent node of STACK's process, with STACK counted; NULL without memory. */
 static struct flame_node *get_group(struct flame_tree *tree, const struct profile_stack *stack,
-				    enum folded_group by)
+				    enum folded_group by, bool before)
 {
 	const char *group = folded_group(stack, by);
 	struct flame_node *node = tree->root;
 
-	count(node, stack);
+	count(node, stack, before);
 	if (!group)
 		return node;
 	node = get_child(tree, node, get_frame(tree, group, "", FLAME_PROCESS));
 	if (node)
-		count(node, stack);
+		count(node, stack, before);
 	return node;
 }
 
 /* Returns the node of the innermost frame; NULL without memory. */
 static const struct flame_node *add_stack(struct flame_tree *tree,
-					  const struct profile_stack *stack, enum folded_group by)
+					  const struct profile_stack *stack, enum folded_group by,
+					  bool before)
 {
 	char name[256];
-	struct flame_node *node = get_group(tree, stack, by);
+	struct flame_node *node = get_group(tree, stack, by, before);
 
 	if (!node)
 		return NULL;
@@ -152,31 +166,41 @@ static const struct flame_node *add_stack(struct flame_tree *tree,
 	for (size_t i = stack->depth; node && i; i--) {
 		if (i < stack->depth && repeats_caller(stack->frames[i - 1], stack->frames[i]))
 			continue;
-		count(node, stack);
+		count(node, stack, before);
 		node = add_frame(tree, node, stack->frames[i - 1]);
 	}
 	if (!node)
 		return NULL;
-	count(node, stack);
-	node->self += stack->weight;
+	count(node, stack, before);
+	count_self(node, stack, before);
 	return node;
 }
 
-int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by)
+static int add_baseline(struct flame_tree *tree, const struct profile *baseline,
+			enum folded_group by)
 {
-	size_t count = profile_stack_count(profile);
+	for (size_t i = 0; i < profile_stack_count(baseline); i++)
+		if (!add_stack(tree, profile_stack(baseline, i), by, true))
+			return -ENOMEM;
+	return 0;
+}
+
+int flame_tree_build(struct flame_tree *tree, const struct profile *baseline,
+		     const struct profile *profile, enum folded_group by)
+{
+	size_t stacks = profile_stack_count(profile);
 
 	*tree = (struct flame_tree){ 0 };
 	tree->root = get_child(tree, NULL, get_frame(tree, "all", "", FLAME_PROCESS));
-	tree->leaves = calloc(count ? count : 1, sizeof(*tree->leaves));
+	tree->leaves = calloc(stacks ? stacks : 1, sizeof(*tree->leaves));
 	if (!tree->root || !tree->leaves)
 		return -ENOMEM;
-	for (size_t i = 0; i < count; i++) {
-		tree->leaves[i] = add_stack(tree, profile_stack(profile, i), by);
+	for (size_t i = 0; i < stacks; i++) {
+		tree->leaves[i] = add_stack(tree, profile_stack(profile, i), by, false);
 		if (!tree->leaves[i])
 			return -ENOMEM;
 	}
-	return 0;
+	return baseline ? add_baseline(tree, baseline, by) : 0;
 }
 
 void flame_tree_free(struct flame_tree *tree)
@@ -196,6 +220,7 @@ static void count_functions(const struct flame_node *node, struct flame_function
 
 	function->frame = node->frame;
 	function->self += node->self;
+	function->self_before += node->self_before;
 	if (!depths[node->frame->index]++)
 		function->total += node->weight;
 	for (const struct flame_node *child = node->child; child; child = child->sibling)

@@ -18,6 +18,11 @@ export function percent(part, whole) {
 	return share.toFixed(share < 1 ? 2 : 1) + "%";
 }
 
+// A difference of two shares, in points of percent.
+export function points(change) {
+	return (change < 0 ? "\u2212" : "+") + Math.abs(100 * change).toFixed(2) + "%";
+}
+
 // Nanoseconds with three digits of precision.
 export function duration(nanoseconds) {
 	if (nanoseconds === 0)

@@ -6,7 +6,7 @@ import { select } from "d3-selection";
 import "d3-transition";
 
 import { matcher } from "./search.js";
-import { frameColor, matchColor } from "./theme.js";
+import { matchColor } from "./theme.js";
 
 // Width in CSS pixels below which frames are not drawn: they could not be seen or touched.
 const NARROWEST = 2;
@@ -17,7 +17,7 @@ function depth(data) {
 
 export class Graph {
 	// VIEW is "flame", "icicle", or "" for what suits the window. LISTENER has zoomed(node),
-	// current(node) and label(node).
+	// current(node), label(node) and color(data, dimmed).
 	constructor(element, root, view, listener) {
 		this.element = element;
 		this.listener = listener;
@@ -54,7 +54,7 @@ export class Graph {
 	color(node) {
 		if (node.highlight)
 			return matchColor();
-		return frameColor(node.data, this.searching);
+		return this.listener.color(node.data, this.searching);
 	}
 
 	draw() {

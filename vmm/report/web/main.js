@@ -3,10 +3,10 @@ import { readAddress, writeAddress } from "./address.js";
 import { count, percent } from "./format.js";
 import { Graph } from "./graph.js";
 import { HeatMap } from "./heatmap.js";
-import { amount, showAbout, showDetails, showLegend } from "./panels.js";
-import { readProfile } from "./profile.js";
+import { shares, showAbout, showDetails, showLegend } from "./panels.js";
+import { readProfile, relativeChange } from "./profile.js";
 import { FunctionTable } from "./table.js";
-import { startTheme } from "./theme.js";
+import { changeColor, frameColor, startTheme } from "./theme.js";
 import { arrange, sandwich } from "./tree.js";
 
 const profile = readProfile();
@@ -36,7 +36,8 @@ const heatMap = profile.times ? openTime() : null;
 
 function createGraph(element, data, view, zoomed) {
 	const made = new Graph(element, data, view, {
-		label: (node) => `${node.data.name} - ${percent(node.data.value, about.weight)}, ${amount(about, node.data.value)}`,
+		label: (node) => `${node.data.name} - ${shares(about, node.data)}`,
+		color: (data, dimmed) => (about.differs ? changeColor(relativeChange(about, data), dimmed) : frameColor(data, dimmed)),
 		hovered: (node) => pinned || details(made, node),
 		current: (node) => {
 			pinned = node !== made.root;
@@ -94,7 +95,7 @@ function showFunction(data) {
 
 // PART of the recording, or undefined for all of it.
 function select(part, range, vcpus) {
-	about = part ? { ...profile.about, weight: part.weight, samples: part.samples } : profile.about;
+	about = part ? { ...profile.about, weight: part.weight, after: part.weight, samples: part.samples } : profile.about;
 	({ root, functions } = part || profile);
 	pinned = false;
 	table.show(about, functions);

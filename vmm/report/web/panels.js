@@ -2,8 +2,8 @@
 // Everything around the graph: facts of the recording, the selected frame, the table of functions.
 // Names come from the guest: they become text nodes, never markup.
 
-import { count, duration, percent } from "./format.js";
-import { KINDS } from "./profile.js";
+import { count, duration, percent, points } from "./format.js";
+import { changeOf, KINDS } from "./profile.js";
 import { kindColor, LABELS } from "./theme.js";
 
 export function element(tag, properties, ...children) {
@@ -24,7 +24,16 @@ export function amount(about, weight) {
 	return about.unit === "ns" ? duration(weight) : count(weight);
 }
 
+// One line about DATA's part of the time.
+export function shares(about, data) {
+	if (about.differs)
+		return `${percent(data.before, about.before)} before, ${percent(data.after, about.after)} after, ${points(changeOf(about, data))}`;
+	return `${percent(data.value, about.weight)}, ${amount(about, data.value)}`;
+}
+
 function where(about) {
+	if (about.differs)
+		return "Difference of two recordings: red is more of the time than before, blue is less; the width is the mean of both";
 	if (about.hostname)
 		return `Flame graph of ${about.hostname}` + (about.arch ? `, ${about.arch}` : "");
 	return about.arch ? `Flame graph of a guest, ${about.arch}` : "Flame graph of a guest";
@@ -35,11 +44,15 @@ export function showAbout(about) {
 	const facts = document.getElementById("facts");
 	const clock = about.frequency ? `${about.event}, ${count(about.frequency)} Hz` : about.event;
 
+	document.body.classList.toggle("differs", about.differs);
 	document.title = `${guest} - flame graph`;
 	document.getElementById("title").replaceChildren(guest,
 		element("small", {}, where(about)));
-	facts.append(pair("Event", clock), pair("Samples", count(about.samples)));
-	facts.append(pair(about.unit === "ns" ? "Time" : "Sum", amount(about, about.weight)));
+	facts.append(pair("Event", clock));
+	if (about.differs)
+		facts.append(pair("Samples before", count(about.samplesBefore)), pair("after", count(about.samples)));
+	else
+		facts.append(pair("Samples", count(about.samples)), pair(about.unit === "ns" ? "Time" : "Sum", amount(about, about.weight)));
 	if (about.vcpus)
 		facts.append(pair("vCPUs", count(about.vcpus)));
 	facts.append(pair("Lost", count(about.lost), about.lost ? "bad" : ""));
@@ -106,10 +119,11 @@ function callers(node, zoom) {
 // with a caller that is clicked.
 export function showDetails(about, node, within, actions, zoom) {
 	const { data } = node;
-	const numbers = element("dl", {},
-		pair("Total", `${percent(data.value, about.weight)} \u00b7 ${amount(about, data.value)}`),
-		pair("Self", `${percent(data.self, about.weight)} \u00b7 ${amount(about, data.self)}`),
-		pair("Samples", count(data.samples)));
+	const total = about.differs ? shares(about, data) : `${percent(data.value, about.weight)} \u00b7 ${amount(about, data.value)}`;
+	const self = about.differs ? `${percent(data.selfBefore, about.before)} before, ${percent(data.self, about.after)} after` :
+		`${percent(data.self, about.weight)} \u00b7 ${amount(about, data.self)}`;
+	const numbers = element("dl", {}, pair("Total", total), pair("Self", self),
+		pair("Samples", count(data.samples) + (about.differs ? " after" : "")));
 
 	if (within.parent && node !== within)
 		numbers.append(pair(`Of ${within.data.name}`, percent(data.value, within.data.value)));

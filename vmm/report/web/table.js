@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The table of functions: sorted by any column, some rows at first and more on request.
 
-import { count, percent } from "./format.js";
+import { count, percent, points } from "./format.js";
 import { element } from "./panels.js";
 import { kindColor } from "./theme.js";
 
@@ -12,6 +12,7 @@ const orders = {
 	name: (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0),
 	self: (a, b) => b.self - a.self,
 	total: (a, b) => b.total - a.total,
+	change: (a, b) => Math.abs(b.change) - Math.abs(a.change),
 };
 
 export class FunctionTable {
@@ -23,10 +24,15 @@ export class FunctionTable {
 			this.limit += MORE_ROWS;
 			this.draw();
 		});
+		if (about.differs) {
+			const last = document.querySelector("#functions-table th[data-key=total]");
+			last.dataset.key = "change";
+			last.firstChild.textContent = "Change";
+		}
 		this.headers = [...document.querySelectorAll("#functions-table th")];
 		for (const header of this.headers)
 			header.querySelector("button").addEventListener("click", () => this.sort(header.dataset.key));
-		this.key = "self";
+		this.key = about.differs ? "change" : "self";
 		this.reversed = false;
 		this.show(about, functions);
 	}
@@ -74,7 +80,7 @@ export class FunctionTable {
 			element("td", {}, swatch,
 				element("button", { type: "button", onclick: () => this.pressed(data) }, data.name),
 				element("small", {}, data.image)),
-			element("td", { className: "number" }, bar, percent(data.self, this.about.weight)),
-			element("td", { className: "number" }, percent(data.total, this.about.weight)));
+			element("td", { className: "number" }, bar, percent(data.self, this.about.after)),
+			element("td", { className: "number" }, this.about.differs ? points(data.change) : percent(data.total, this.about.after)));
 	}
 }

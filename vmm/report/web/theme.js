@@ -53,6 +53,14 @@ function hash(name) {
 	return (value >>> 8) / 0x1000000;
 }
 
+// From blue (-1: gone) to red (1: new).
+export function changeColor(change, dimmed) {
+	const strength = Math.abs(change);
+	const light = isDark() ? 70 - 12 * strength : 90 - 30 * strength;
+
+	return `hsl(${change < 0 ? 215 : 5} ${dimmed ? 12 : 8 + 77 * strength}% ${light}%)`;
+}
+
 export function frameColor(data, dimmed) {
 	const [hue, saturation] = HUES[data.kind];
 	const vary = hash(data.name);

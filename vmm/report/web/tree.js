@@ -3,12 +3,15 @@
 
 function empty(data) {
 	const { frame, name, image, kind } = data;
-	return { frame, name, image, kind, value: 0, samples: 0, self: 0, children: [], of: new Map() };
+	return { frame, name, image, kind, value: 0, samples: 0, self: 0, before: 0, selfBefore: 0, after: 0,
+		children: [], of: new Map() };
 }
 
 function count(into, data) {
 	into.value += data.value;
 	into.samples += data.samples;
+	into.before += data.before;
+	into.after += data.after;
 }
 
 // The child of NODE for the function of DATA, with DATA's time.
@@ -23,6 +26,7 @@ function child(node, data) {
 // Adds SOURCE's callees to those of INTO. A callee that is skipped leaves its time to its caller.
 function addCallees(into, source, skips) {
 	into.self += source.self;
+	into.selfBefore += source.selfBefore;
 	for (const data of source.children) {
 		const skipped = skips(data, into);
 		const node = skipped ? into : child(into, data);
