@@ -76,7 +76,7 @@ TEST(stat_kvm, states_are_measured_without_exits)
 	double running, waiting;
 
 	GUEST_REQUIRED();
-	if (exit_counter_open(&counter, getpid()))
+	if (exit_counter_open(&counter, getpid(), true))
 		SKIP("no BPF: %s", error_message());
 	exit_counter_close(counter);
 	program_start(&vm, "run --no-profile --no-control --kernel " GUEST_IMAGE

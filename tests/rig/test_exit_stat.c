@@ -5,6 +5,7 @@
  * boots and then sleeps (HLT).
  */
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +19,17 @@
 	"until grep -q 'Linux version' /tmp/console; do sleep 0.1; done; "                               \
 	"vm=$(pgrep -n -x kvmscope); kill -STOP $vm; "                                                   \
 	"perf kvm stat record -m 8192 -p $vm -o /tmp/kvm.data > /tmp/perf 2>&1 & perf=$!; "              \
-	"build/kvmscope stat --pid $vm --json > build/rig/exit-stat.json & stat=$!; "                    \
+	"build/kvmscope stat --pid $vm --json --accesses > build/rig/exit-stat.json & stat=$!; "         \
 	"sleep 6; kill -CONT $vm; tries=0; "                                                             \
 	"until grep -q 'guest-init: up' /tmp/console || [ $((tries += 1)) = 400 ]; do sleep 0.1; done; " \
 	"sleep 3; kill -STOP $vm; sleep 1; "                                                             \
 	"kill -INT $stat; wait $stat; echo stat $?; kill -INT $perf; wait $perf; "                       \
 	"grep -i lost /tmp/perf; "                                                                       \
-	"perf kvm -i /tmp/kvm.data stat report 2>&1 | "                                                  \
-	"awk '$NF == \")\" { sub(\"%%.*\", \"\"); n = $(NF - 1); sub(\" *[0-9]+ +[0-9.]+$\", \"\"); "    \
-	"sub(\"^ +\", \"\"); print \"perf \" n \" \" $0 }'; kill -KILL $vm"
+	"for event in vmexit mmio ioport msr; do "                                                       \
+	"perf kvm -i /tmp/kvm.data stat report --event=$event 2>&1 | "                                   \
+	"awk -v event=$event '$NF == \")\" { sub(\"%%.*\", \"\"); n = $(NF - 1); "                       \
+	"sub(\" *[0-9]+ +[0-9.]+$\", \"\"); sub(\"^ +\", \"\"); print event \" \" n \" \" $0 }'; "       \
+	"done; kill -KILL $vm"
 
 /* The number of exits of REASON in TABLE; 0: it is not in it. */
 static json_int_t exits_of(const json_t *table, const char *reason)
@@ -41,22 +44,60 @@ static json_int_t exits_of(const json_t *table, const char *reason)
 	return 0;
 }
 
-/* Returns the number of reasons in OUTPUT, lines "perf COUNT REASON", that TABLE has, too. */
-static size_t compare(char *output, const json_t *table)
+/* perf's name of an access, "0x3f8:POUT" or "0x10:W". */
+static bool has_name(const json_t *row, const char *name)
 {
+	const char *direction = json_string_value(json_object_get(row, "direction"));
+	char own[64];
+
+	if (!direction)
+		return false;
+	snprintf(own, sizeof(own), "%#llx:%s",
+		 (unsigned long long)json_integer_value(json_object_get(row, "address")),
+		 !strcmp(direction, "in")      ? "PIN"
+		 : !strcmp(direction, "out")   ? "POUT"
+		 : !strcmp(direction, "write") ? "W"
+					       : "R");
+	return !strcmp(own, name);
+}
+
+/* The number of accesses of KIND with perf's NAME in TABLE; 0: they are not in it. */
+static json_int_t accesses_of(const json_t *table, const char *kind, const char *name)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(
+		table, i,
+		row) if (!strcmp(json_string_value(json_object_get(row, "kind")), kind) &&
+			 has_name(row, name)) return json_integer_value(json_object_get(row,
+											"count"));
+	return 0;
+}
+
+/* Returns the number of rows in OUTPUT, lines "EVENT COUNT NAME" of perf, that STAT has, too. */
+static size_t compare(const char *output, const json_t *stat, bool accesses)
+{
+	const json_t *table = json_object_get(stat, accesses ? "accesses" : "exits");
 	size_t equal = 0;
 
-	for (char *line = strtok(output, "\n"); line; line = strtok(NULL, "\n")) {
+	for (const char *line = output; line; line = strchr(line, '\n')) {
+		char event[16], name[64];
 		long count;
-		int name = 0;
+		json_int_t own;
 
-		if (sscanf(line, "perf %ld %n", &count, &name) < 1 || !name)
+		line += *line == '\n';
+		if (sscanf(line, "%15s %ld %63[^\n]", event, &count, name) != 3 ||
+		    (strcmp(event, "vmexit") && strcmp(event, "mmio") && strcmp(event, "ioport") &&
+		     strcmp(event, "msr")) ||
+		    !strcmp(event, "vmexit") == accesses)
 			continue;
-		if (exits_of(table, line + name) == count)
+		own = accesses ? accesses_of(table, event, name) : exits_of(table, name);
+		if (own == count)
 			equal++;
 		else
-			FAIL_TEST("%s: kvmscope stat has %lld, perf kvm stat %ld", line + name,
-				  (long long)exits_of(table, line + name), count);
+			FAIL_TEST("%s %s: kvmscope stat has %lld, perf kvm stat %ld", event, name,
+				  (long long)own, count);
 	}
 	return equal;
 }
@@ -79,8 +120,8 @@ TEST(exit_stat, counts_equal_those_of_perf_kvm_stat)
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;
 	json_t *stat;
-	const json_t *table, *row;
-	size_t i;
+	const json_t *table, *row, *accesses;
+	size_t i, hypercalls = 0;
 
 	RIG_REQUIRED();
 	if (!kernel || !initrd)
@@ -92,7 +133,14 @@ TEST(exit_stat, counts_equal_those_of_perf_kvm_stat)
 		FAIL_TEST("kvmscope stat has no counts:\n%s\n%s", result.output, result.errors);
 	json_array_foreach(table, i, row)
 		check_row(row, json_real_value(json_object_get(stat, "seconds")));
-	CHECK(compare(result.output, table) == json_array_size(table));
+	CHECK(compare(result.output, stat, false) == json_array_size(table));
+	/* perf kvm stat has no hypercalls. */
+	accesses = json_object_get(stat, "accesses");
+	json_array_foreach(accesses, i, row) hypercalls += !json_object_get(row, "direction");
+	CHECK(compare(result.output, stat, true) + hypercalls == json_array_size(accesses));
+	CHECK(accesses_of(accesses, "ioport", "0x3f8:POUT") > 1000 &&
+	      accesses_of(accesses, "mmio", "0xfec00000:W") &&
+	      accesses_of(accesses, "msr", "0x6e0:W"));
 	CHECK(exits_of(table, "io") && exits_of(table, "msr") && exits_of(table, "npf") &&
 	      exits_of(table, "hlt") && exits_of(table, "cpuid"));
 	json_decref(stat);

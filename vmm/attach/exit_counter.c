@@ -24,13 +24,13 @@
 
 #include "exit_program.skel.h"
 
-#define EXIT_LINKS 5
+#define EXIT_LINKS 9
 
 struct exit_counter {
 	struct exit_program *programs;
 	struct bpf_link *links[EXIT_LINKS];
 	size_t link_count;
-	bool exits;
+	bool exits, accesses;
 	char missing[ERROR_MESSAGE_SIZE]; /* why not */
 };
 
@@ -162,13 +162,19 @@ static int attach_programs(struct exit_counter *counter, unsigned int id)
 	struct bpf_program *const scheduler[] = { counter->programs->progs.wake_thread,
 						  counter->programs->progs.switch_threads },
 				  *const kvm[] = { counter->programs->progs.leave_kvm,
-						   counter->programs->progs.count_entry };
+						   counter->programs->progs.count_entry },
+				  *const accesses[] = { counter->programs->progs.count_mmio,
+							counter->programs->progs.count_port,
+							counter->programs->progs.count_msr,
+							counter->programs->progs.count_hypercall };
 	int error = 0;
 
 	for (size_t i = 0; i < 2 && !error; i++)
 		error = keep(counter, bpf_program__attach(scheduler[i]));
 	for (size_t i = 0; i < 2 && !error && counter->exits; i++)
 		error = keep(counter, bpf_program__attach(kvm[i]));
+	for (size_t i = 0; i < 4 && !error && counter->accesses; i++)
+		error = keep(counter, bpf_program__attach(accesses[i]));
 	if (!error && counter->exits)
 		error = attach_exit(counter, id);
 	return error ? error_set(
@@ -251,7 +257,7 @@ static int load(struct exit_counter *counter, pid_t pid, const struct tracepoint
 		     : 0;
 }
 
-int exit_counter_open(struct exit_counter **result, pid_t pid)
+int exit_counter_open(struct exit_counter **result, pid_t pid, bool accesses)
 {
 	struct exit_counter *counter = calloc(1, sizeof(*counter));
 	struct tracepoint tracepoint = { 0 };
@@ -260,6 +266,7 @@ int exit_counter_open(struct exit_counter **result, pid_t pid)
 	if (!counter)
 		return error_set(-ENOMEM, "no memory for counting exits");
 	counter->exits = !find_tracepoint(&tracepoint);
+	counter->accesses = accesses && counter->exits;
 	if (!counter->exits)
 		snprintf(counter->missing, sizeof(counter->missing), "%s", error_message());
 	error = load(counter, pid, &tracepoint);
@@ -394,6 +401,28 @@ int exit_counter_read(const struct exit_counter *counter, struct exit_rows *rows
 		}
 		row = &rows->rows[rows->count];
 		row->reason = key.reason;
+		rows->count += !bpf_map_lookup_elem(map, &key, &row->counts);
+	}
+	return 0;
+}
+
+int exit_counter_accesses(const struct exit_counter *counter, struct access_rows *rows)
+{
+	const int map = bpf_map__fd(counter->programs->maps.accesses);
+	struct access_key key, *previous = NULL;
+	size_t capacity = 0;
+
+	*rows = (struct access_rows){ .lost = counter->programs->bss->accesses_lost };
+	for (; !bpf_map_get_next_key(map, previous, &key); previous = &key) {
+		struct access_row *row;
+
+		if (array_reserve(&rows->rows, &capacity, rows->count + 1)) {
+			free(rows->rows);
+			return error_set(-ENOMEM, "no memory for the counts of accesses");
+		}
+		row = &rows->rows[rows->count];
+		row->kind = key.kind;
+		row->address = key.address;
 		rows->count += !bpf_map_lookup_elem(map, &key, &row->counts);
 	}
 	return 0;

@@ -8,10 +8,12 @@
 #ifndef KVMSCOPE_ATTACH_EXIT_COUNTER_H
 #define KVMSCOPE_ATTACH_EXIT_COUNTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "vmm/attach/access_row.h"
 #include "vmm/attach/exit_row.h"
 #include "vmm/attach/process.h"
 #include "vmm/attach/vcpu_times.h"
@@ -27,9 +29,10 @@ struct exit_rows {
 /*
  * Counts the exits and times of process PID, in this PID namespace, from now on. -EACCES: missing
  * rights; -ENOTSUP: the kernel has no BTF, or not of KVM; others; all with the message. Without
- * KVM's tracepoints it measures times only: exit_counter_missing().
+ * KVM's tracepoints it measures times only: exit_counter_missing(). With ACCESSES it also counts
+ * accesses by address.
  */
-int exit_counter_open(struct exit_counter **counter, pid_t pid);
+int exit_counter_open(struct exit_counter **counter, pid_t pid, bool accesses);
 
 /* NULL is allowed. */
 void exit_counter_close(struct exit_counter *counter);
@@ -60,6 +63,10 @@ const char *exit_reason_name(uint32_t isa, uint32_t reason, char name[EXIT_NAME_
  * long; others are found by their first event. The errors of bpf(2), with the message.
  */
 int exit_counter_follow(struct exit_counter *counter, const struct vmm_process *process);
+
+/* Reads the accesses since exit_counter_open(), in any order; none without ACCESSES. Errors as
+ * exit_counter_read(). */
+int exit_counter_accesses(const struct exit_counter *counter, struct access_rows *rows);
 
 /* Why exits are not counted and guest, KVM and VMM not distinguished (VCPU_RUNNING). NULL: they
  * are. */

@@ -252,7 +252,7 @@ static void try_stat(struct probe_row *row)
 				   .lost = "Exits are not counted; guest, KVM and VMM are not "
 					   "distinguished, nor halted and blocked vCPUs.",
 				   .takes = "root, or CAP_BPF, CAP_PERFMON and access to tracefs" };
-	if (exit_counter_open(&counter, getpid())) {
+	if (exit_counter_open(&counter, getpid(), true)) {
 		set_result(row, PROBE_NO, error_message());
 		return;
 	}
@@ -260,8 +260,10 @@ static void try_stat(struct probe_row *row)
 		set_result(row, PROBE_PARTLY, exit_counter_missing(counter));
 		row->lost = "Exits are not counted, and guest, KVM and VMM are not distinguished.";
 	} else {
-		set_result(row, PROBE_YES,
-			   "BPF programs count at tracepoints of KVM and the scheduler");
+		set_result(
+			row, PROBE_YES,
+			"BPF programs count exits and accesses and measure times, at tracepoints of KVM and "
+			"the scheduler");
 	}
 	exit_counter_close(counter);
 }

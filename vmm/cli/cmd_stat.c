@@ -17,6 +17,7 @@
 #include "vmm/attach/exit_counter.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
+#include "vmm/cli/access_table.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/screen.h"
@@ -26,13 +27,14 @@ struct arguments {
 	pid_t pid;
 	struct monitor_address monitor;
 	unsigned int time, interval; /* s; 0: none */
-	bool per_vcpu, json, verbose;
+	bool per_vcpu, accesses, json, verbose;
 };
 
 /* What has been counted until some time. */
 struct reading {
 	struct exit_rows exits; /* merged by vCPU */
 	struct vcpu_times_rows times;
+	struct access_rows accesses; /* the same */
 };
 
 struct exit_statistics {
@@ -64,6 +66,8 @@ static const struct option_row rows[] = {
 	  AT(time), .low = 1, .high = INT_MAX },
 	{ "interval", "SECONDS", "Print a table every SECONDS, too", OPTION_NUMBER, AT(interval),
 	  .letter = 'I', .low = 1, .high = INT_MAX },
+	{ "accesses", NULL, "MMIO, ports, MSRs and hypercalls by address, too", OPTION_SET,
+	  AT(accesses) },
 	{ "per-vcpu", NULL, "A table for each vCPU", OPTION_SET, AT(per_vcpu) },
 	{ "json", NULL, "Print JSON, one object per table", OPTION_SET, AT(json) },
 	{ "verbose", NULL, "Print details", OPTION_SET, AT(verbose), .letter = 'v' },
@@ -133,8 +137,9 @@ static void merge(struct exit_rows *exits, bool by_vcpu)
 {
 	size_t count = 0;
 
-	qsort(exits->rows, exits->count, sizeof(exits->rows[0]),
-	      by_vcpu ? compare_vcpus : compare_reasons);
+	if (exits->count)
+		qsort(exits->rows, exits->count, sizeof(exits->rows[0]),
+		      by_vcpu ? compare_vcpus : compare_reasons);
 	for (size_t i = 0; i < exits->count; i++) {
 		struct exit_row *last = count ? &exits->rows[count - 1] : NULL;
 
@@ -170,6 +175,9 @@ static void subtract(struct exit_rows *exits, const struct exit_rows *earlier)
 struct table {
 	const struct exit_row *rows;
 	size_t count;
+	struct access_row *accesses;
+	size_t access_count;
+	bool with_accesses;
 	struct vcpu_times times;
 	bool of_vcpu;        /* times.vcpu, else of all */
 	const char *missing; /* as in struct exit_statistics */
@@ -178,33 +186,19 @@ struct table {
 	double wall;    /* ns of all these vCPUs */
 };
 
-/* TEXT with three digits and a unit, as perf bench prints times. */
-static const char *duration(double ns, char text[16])
-{
-	if (ns < 999.5)
-		snprintf(text, 16, "%.0f ns", ns);
-	else if (ns < 999.5e3)
-		snprintf(text, 16, "%.*f us", ns < 9.995e3 ? 2 : ns < 99.95e3 ? 1 : 0, ns / 1e3);
-	else if (ns < 999.5e6)
-		snprintf(text, 16, "%.*f ms", ns < 9.995e6 ? 2 : ns < 99.95e6 ? 1 : 0, ns / 1e6);
-	else
-		snprintf(text, 16, "%.2f s", ns / 1e9);
-	return text;
-}
-
 static void print_row(const struct table *table, const struct exit_row *row)
 {
 	char name[EXIT_NAME_SIZE], mean[16], half[16], most[16], longest[16] = "";
 	const struct exit_counts *counts = &row->counts;
 
 	if (counts->ns_max)
-		duration((double)counts->ns_max, longest);
+		duration_text((double)counts->ns_max, longest);
 	printf("%-24s %11llu %11.1f %8.2f %9s %9s %9s %9s\n",
 	       exit_reason_name(counts->isa, row->reason, name), (unsigned long long)counts->count,
 	       (double)counts->count / table->seconds, (double)counts->ns / table->wall * 100,
-	       duration((double)counts->ns / (double)counts->count, mean),
-	       duration((double)exit_row_percentile(row, 0.5), half),
-	       duration((double)exit_row_percentile(row, 0.99), most), longest);
+	       duration_text((double)counts->ns / (double)counts->count, mean),
+	       duration_text((double)exit_row_percentile(row, 0.5), half),
+	       duration_text((double)exit_row_percentile(row, 0.99), most), longest);
 }
 
 static void print_table(const struct table *table)
@@ -226,6 +220,9 @@ static void print_table(const struct table *table)
 	printf("%-24s %11llu %11.1f %8.2f\n\n", "all", (unsigned long long)total.counts.count,
 	       (double)total.counts.count / table->seconds,
 	       (double)total.counts.ns / table->wall * 100);
+	if (table->with_accesses)
+		access_table_print(table->accesses, table->access_count, table->seconds,
+				   table->wall);
 }
 
 static json_t *row_json(const struct table *table, const struct exit_row *row)
@@ -260,6 +257,9 @@ static json_t *table_json(const struct table *table)
 	for (size_t i = 0; i < table->count; i++)
 		json_array_append_new(exits, row_json(table, &table->rows[i]));
 	json_object_set_new(json, "exits", exits);
+	if (table->with_accesses)
+		json_object_set_new(json, "accesses",
+				    access_table_json(table->accesses, table->access_count));
 	return json;
 }
 
@@ -287,7 +287,9 @@ static void show_part(const struct exit_statistics *self, struct table *table,
 {
 	if (table->count)
 		qsort(first, table->count, sizeof(*first), compare_times);
+	access_rows_sort(table->accesses, table->access_count);
 	table->rows = first;
+	table->with_accesses = self->arguments.accesses;
 	table->missing = self->missing;
 	table->detail = detail_of(self);
 	show_table(self, table);
@@ -297,17 +299,24 @@ static void show_vcpus(const struct exit_statistics *self, const struct reading 
 {
 	struct exit_row *row = reading->exits.rows;
 	const struct exit_row *end = row ? row + reading->exits.count : NULL;
+	struct access_row *access = reading->accesses.rows;
+	const struct access_row *last = access ? access + reading->accesses.count : NULL;
 
 	for (size_t i = 0; i < reading->times.count; i++) {
 		struct table table = { .times = reading->times.rows[i],
+				       .accesses = access,
 				       .of_vcpu = true,
 				       .seconds = ns / 1e9,
 				       .wall = ns };
 
 		while (row + table.count < end && row[table.count].counts.vcpu == table.times.vcpu)
 			table.count++;
+		while (access + table.access_count < last &&
+		       access[table.access_count].counts.vcpu == table.times.vcpu)
+			table.access_count++;
 		show_part(self, &table, row);
 		row += table.count;
+		access += table.access_count;
 	}
 }
 
@@ -325,13 +334,19 @@ static void show(const struct exit_statistics *self, struct reading *reading, ui
 				       .wall = ns * (double)vcpus };
 
 		merge(&reading->exits, false);
+		access_rows_merge(&reading->accesses, false);
 		table.count = reading->exits.count;
+		table.accesses = reading->accesses.rows;
+		table.access_count = reading->accesses.count;
 		show_part(self, &table, reading->exits.rows);
 	}
 	fflush(stdout);
 	if (reading->exits.lost)
 		log_warning("%llu exits were not counted: there are too many kinds of exits",
 			    (unsigned long long)reading->exits.lost);
+	if (reading->accesses.lost)
+		log_warning("%llu accesses were not counted: there are too many addresses",
+			    (unsigned long long)reading->accesses.lost);
 }
 
 /* Readings */
@@ -339,6 +354,7 @@ static void show(const struct exit_statistics *self, struct reading *reading, ui
 static void reading_free(struct reading *reading)
 {
 	free(reading->exits.rows);
+	free(reading->accesses.rows);
 	vcpu_times_free(&reading->times);
 	*reading = (struct reading){ 0 };
 }
@@ -356,10 +372,14 @@ static int read_counts(struct exit_statistics *self, struct reading *reading)
 	error = exit_counter_times(self->counter, &reading->times);
 	if (!error)
 		error = exit_counter_read(self->counter, &reading->exits);
-	if (error)
-		vcpu_times_free(&reading->times);
-	else if (reading->exits.count)
+	if (!error) {
 		merge(&reading->exits, true);
+		error = exit_counter_accesses(self->counter, &reading->accesses);
+	}
+	if (error)
+		reading_free(reading);
+	else
+		access_rows_merge(&reading->accesses, true);
 	return error;
 }
 
@@ -372,6 +392,7 @@ static int show_since(struct exit_statistics *self, const struct reading *before
 	if (error)
 		return error;
 	subtract(&now.exits, &before->exits);
+	access_rows_subtract(&now.accesses, &before->accesses);
 	vcpu_times_subtract(&now.times, &before->times);
 	show(self, &now, start);
 	reading_free(&now);
@@ -423,7 +444,7 @@ static int wait_for_end(struct exit_statistics *self)
 /* Without BPF, the times that /proc shows are reported. */
 static void open_counter(struct exit_statistics *self, pid_t pid)
 {
-	int error = exit_counter_open(&self->counter, pid);
+	int error = exit_counter_open(&self->counter, pid, self->arguments.accesses);
 
 	if (!error)
 		error = exit_counter_follow(self->counter, self->process);
@@ -462,8 +483,11 @@ static int count(struct exit_statistics *self)
 	log_info("measuring process %d (%s), %zu vCPU%s", pid, self->process->name,
 		 self->process->vcpu_count, self->process->vcpu_count == 1 ? "" : "s");
 	error = read_counts(self, &self->first);
-	free(self->first.exits.rows); /* rows without an earlier one keep their maximum */
+	/* Rows without an earlier one keep their maximum. */
+	free(self->first.exits.rows);
+	free(self->first.accesses.rows);
 	self->first.exits = (struct exit_rows){ 0 };
+	self->first.accesses = (struct access_rows){ 0 };
 	if (!error)
 		error = read_counts(self, &self->reported);
 	self->first_at = self->reported_at = clock_ns(CLOCK_MONOTONIC);

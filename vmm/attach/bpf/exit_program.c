@@ -9,6 +9,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "vmm/attach/bpf/access_counts.h"
 #include "vmm/attach/bpf/exit_program.h"
 #include "vmm/attach/bpf/kernel_types.h"
 #include "vmm/attach/bpf/vcpu_clock.h"
@@ -143,7 +144,9 @@ int count_entry(void *ctx)
 		return 0;
 	if (thread->exited)
 		count(thread, now - thread->exited);
-	thread->exited = 0;
+	if (thread->exited && thread->access)
+		end_access(thread, now - thread->exited);
+	thread->exited = thread->access = 0;
 	move_to(thread, VCPU_GUEST, now);
 	return 0;
 }

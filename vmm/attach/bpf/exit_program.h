@@ -24,6 +24,30 @@ struct exit_counts {
 	__u32 buckets[EXIT_BUCKETS];
 };
 
+enum access_kind {
+	ACCESS_MMIO_READ,
+	ACCESS_MMIO_WRITE,
+	ACCESS_PORT_IN,
+	ACCESS_PORT_OUT,
+	ACCESS_MSR_READ,
+	ACCESS_MSR_WRITE,
+	ACCESS_HYPERCALL,
+	ACCESS_KINDS,
+};
+
+struct access_key {
+	__u64 address; /* physical address, port, MSR or number of the hypercall */
+	__u32 tid;     /* in the initial PID namespace */
+	__u32 kind;    /* enum access_kind */
+};
+
+/* Accesses of a vCPU thread, and the time outside of the guest of their exits. */
+struct access_counts {
+	__u64 count, ns, ns_max;
+	__u32 vcpu; /* KVM's id */
+	__u32 unused;
+};
+
 /* What a vCPU thread does. At any time it is in one state. */
 enum vcpu_state {
 	VCPU_GUEST,   /* on a CPU, from an entry to the next exit */
@@ -48,7 +72,8 @@ struct vcpu_thread {
 	__u32 vcpu;        /* KVM's id */
 	__u32 reason, isa; /* of its last exit */
 	__u32 halting;     /* KVM_RUN has returned because of a halt */
-	__u32 unused;
+	__u32 access;      /* the last access since its exit: enum access_kind, and 1; 0: none */
+	__u64 address;     /* of that access */
 	/* Interrupts of the host that ended the guest's execution, by the half of the address space
 	 * in which it was: 0 user space, 1 kernel. */
 	__u64 interrupted[2];
