@@ -67,6 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	if (qemu_vcpu_ids_parse(text, size + 1) > VMM_VCPUS_MAX)
 		abort();
+	if (qemu_encryption_parse(text, size + 1) > GUEST_TDX)
+		abort();
 	if (qemu_name_parse(text, size + 1, name) && !memchr(name, '\0', sizeof(name)))
 		abort();
 	check_states(text);

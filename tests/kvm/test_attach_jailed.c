@@ -215,3 +215,75 @@ TEST(attach_jailed, cloud_hypervisor_is_not_stopped_by_calls_that_its_filter_for
 	check_alive(&jail);
 	jail_end(&jail);
 }
+
+/* The stand-in ignores its arguments, which are those of a QEMU whose guest is encrypted. */
+#define AS_ENCRYPTED                                                                               \
+	AS_JAILER " -machine q35,confidential-guest-support=sev0 -object sev-guest,id=sev0,policy="
+
+static int see_address(void *context, const struct perf_data_sample *sample)
+{
+	unsigned int *counts = context;
+
+	counts[0]++;
+	counts[1] += sample->ip == LOOP;
+	counts[2] += !sample->ip;
+	CHECK(!sample->callchain_size || sample->callchain[sample->callchain_size - 1] != CALLER);
+	return 0;
+}
+
+/* Samples, those in the loop, and those without an address. */
+static void read_addresses(unsigned int counts[3])
+{
+	const struct perf_data_events events = { .sample = see_address, .context = counts };
+	struct perf_data_reader *reader;
+
+	memset(counts, 0, 3 * sizeof(*counts));
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, RECORDING), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+	unlink(RECORDING);
+}
+
+static void check_text(const struct program *tool, int status, const char *wanted)
+{
+	if (tool->status != status || !strstr(tool->text, wanted))
+		FAIL_TEST("status %d, expected %d and \"%s\":\n%s", tool->status, status, wanted,
+			  tool->text);
+}
+
+TEST(attach_jailed, of_encrypted_registers_only_the_time_is_recorded)
+{
+	struct jail jail = { 0 };
+	struct program tool;
+	unsigned int counts[3];
+
+	JAIL_REQUIRED();
+	if (!jail_start(&jail, AS_ENCRYPTED "5", "qemu"))
+		FAIL_TEST("the stand-in VMM did not start");
+	attach(&jail, "auto", &tool);
+	check_text(&tool, 0, "memory and registers are encrypted (SEV-ES)");
+	check_text(&tool, 0, "by perf");
+	read_addresses(counts);
+	CHECK(counts[0] > 10);
+	CHECK_EQUAL(counts[1], 0);
+	CHECK(counts[2] > counts[0] / 2);
+	attach(&jail, "ptrace", &tool);
+	check_text(&tool, 4, "which are encrypted: use --backend perf");
+	jail_end(&jail);
+}
+
+TEST(attach_jailed, encrypted_memory_is_not_read)
+{
+	struct jail jail = { 0 };
+	struct program tool;
+	unsigned int counts[3];
+
+	JAIL_REQUIRED();
+	if (!jail_start(&jail, AS_ENCRYPTED "1", "qemu"))
+		FAIL_TEST("the stand-in VMM did not start");
+	attach(&jail, "auto", &tool);
+	check_text(&tool, 0, "memory is encrypted (SEV)");
+	read_addresses(counts);
+	CHECK(counts[1] > counts[0] / 2);
+	jail_end(&jail);
+}

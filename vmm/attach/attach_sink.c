@@ -255,6 +255,14 @@ static void write_record(struct ring *ring, const struct sample *sample,
 	ring_commit(ring, record);
 }
 
+/* KVM has an address of before the guest's start, or none. */
+static void hide_registers(struct sample *sample, struct guest_callchain *chain)
+{
+	sample->rip = 0;
+	sample->cpl = 0;
+	chain->kernel_depth = chain->user_depth = 0;
+}
+
 void attach_record_sample(void *context, struct sample *sample, struct guest_callchain *chain,
 			  const struct attach_guest_state *stack)
 {
@@ -269,7 +277,9 @@ void attach_record_sample(void *context, struct sample *sample, struct guest_cal
 		chain->kernel_depth = chain->user_depth = 0;
 		atomic_fetch_add(&attach->host, 1);
 	} else {
-		if (sample->flags & SAMPLE_OTHER_KERNEL)
+		if (attach->encryption > GUEST_SEV)
+			hide_registers(sample, chain);
+		else if (sample->flags & SAMPLE_OTHER_KERNEL)
 			mark_other_kernel(sample, chain);
 		else
 			record_guest(attach, sample, chain, stack);

@@ -17,6 +17,7 @@
 #include "shared/thread_check.h"
 #include "vmm/attach/attachment.h"
 #include "vmm/attach/kernel_liveness.h"
+#include "vmm/attach/qemu_command_line.h"
 #include "vmm/attach/thread_exits.h"
 #include "vmm/attach/thread_request.h"
 #include "vmm/attach/user_space.h"
@@ -43,6 +44,7 @@ struct attach {
 	struct vmm_memory memory;
 	struct attach_target target;
 	unsigned int frequency;               /* Hz, as requested */
+	enum guest_encryption encryption;     /* as far as the VMM's command line says it */
 	bool own;                             /* the VM belongs to this process */
 	const struct attach_backend *backend; /* NULL: not chosen yet */
 	struct attach_source *source;

@@ -81,12 +81,58 @@ static int check_event(const struct attach *attach, const struct attach_backend 
 		       : 0;
 }
 
+static bool hides_registers(const struct attach *attach)
+{
+	return attach->encryption > GUEST_SEV;
+}
+
+/* Backend perf needs no registers to know when the guest runs. Others would show what KVM last saw
+ * of them. */
+static int check_encryption(const struct attach *attach, const struct attach_backend *backend)
+{
+	return hides_registers(attach) && backend != &attach_perf
+		       ? error_set(-ENOTSUP,
+				   "%s reads the guest's registers, which are encrypted: use "
+				   "--backend perf",
+				   backend->name)
+		       : 0;
+}
+
+static const char *const encryptions[] = {
+	[GUEST_SEV] = "SEV",
+	[GUEST_SEV_ES] = "SEV-ES",
+	[GUEST_SEV_SNP] = "SEV-SNP",
+	[GUEST_TDX] = "TDX",
+};
+
+static void detect_encryption(struct attach *attach)
+{
+	const char *name;
+
+	attach->encryption = attach->own ? GUEST_PLAIN : qemu_encryption(attach->process->pid);
+	name = encryptions[attach->encryption];
+	if (attach->encryption == GUEST_PLAIN)
+		return;
+	attach->target.callchains = false;
+	if (hides_registers(attach))
+		log_warning("the guest's memory and registers are encrypted (%s): samples show "
+			    "when it ran and the host's part, without addresses and processes; "
+			    "kvmscope stat counts its exits",
+			    name);
+	else
+		log_warning("the guest's memory is encrypted (%s): samples have addresses, but no "
+			    "call chains and processes, and symbols by --kallsyms only",
+			    name);
+}
+
 static int try_backend(struct attach *attach, const struct attach_backend *backend)
 {
 	int error = check_process(attach, backend);
 
 	if (!error)
 		error = check_event(attach, backend);
+	if (!error)
+		error = check_encryption(attach, backend);
 
 	attach->target.vcpus_max = vcpus_max(attach->process, attach->own);
 	attach->target.frequency = attach->frequency;
@@ -133,6 +179,8 @@ static void find_memory(struct attach *attach)
 	int count =
 		attach->backend->slots ? attach->backend->slots(attach->source, slots) : -ENOTSUP;
 
+	if (attach->encryption != GUEST_PLAIN)
+		return; /* unknown memory is not searched for a kernel */
 	if (count >= 0) {
 		vmm_memory_set_slots(&attach->memory, slots, (size_t)count);
 		return;
@@ -300,6 +348,8 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 	};
 	attach->frequency = options->frequency;
 	attach->own = options->own;
+	if (!error)
+		detect_encryption(attach);
 	if (!error)
 		error = choose_backend(attach, options->backend);
 	if (!error)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/qemu_command_line.h"
 
+#include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,4 +160,75 @@ unsigned int qemu_vcpu_ids(pid_t pid)
 
 	free(line);
 	return ids;
+}
+
+#define SEV_POLICY_ES 4
+
+static bool is_encrypting_machine(const char *options)
+{
+	char value[QEMU_OPTION_MAX];
+
+	return qemu_get_option(options, "confidential-guest-support", value, sizeof(value)) ||
+	       qemu_get_option(options, "memory-encryption", value, sizeof(value));
+}
+
+static enum guest_encryption encryption_of(const char *type, uint64_t policy)
+{
+	if (!strcmp(type, "sev-guest"))
+		return policy & SEV_POLICY_ES ? GUEST_SEV_ES : GUEST_SEV;
+	if (!strcmp(type, "sev-snp-guest"))
+		return GUEST_SEV_SNP;
+	return !strcmp(type, "tdx-guest") ? GUEST_TDX : GUEST_PLAIN;
+}
+
+/* {"qom-type":"sev-guest","policy":5,...} */
+static enum guest_encryption encryption_of_json(const char *value)
+{
+	json_t *object = json_loads(value, 0, NULL);
+	const char *type = json_string_value(json_object_get(object, "qom-type"));
+	json_int_t policy = json_integer_value(json_object_get(object, "policy"));
+	enum guest_encryption encryption =
+		type ? encryption_of(type, (uint64_t)policy) : GUEST_PLAIN;
+
+	json_decref(object);
+	return encryption;
+}
+
+/* "sev-guest,policy=0x5,..."; "qom-type" is implied. */
+static enum guest_encryption encryption_of_options(const char *value)
+{
+	char type[32], policy[32] = "0";
+
+	if (!implied_name(value, type, sizeof(type)) &&
+	    !qemu_get_option(value, "qom-type", type, sizeof(type)))
+		return GUEST_PLAIN;
+	qemu_get_option(value, "policy", policy, sizeof(policy));
+	return encryption_of(type, strtoull(policy, NULL, 0));
+}
+
+enum guest_encryption qemu_encryption_parse(const char *command_line, size_t size)
+{
+	struct qemu_arguments words = qemu_arguments_of(command_line, size);
+	enum guest_encryption encryption = GUEST_PLAIN;
+	const char *option, *value;
+	bool is_used = false;
+
+	while (qemu_next_pair(&words, &option, &value)) {
+		if (!strcmp(option, "-machine") || !strcmp(option, "-M"))
+			is_used |= is_encrypting_machine(value);
+		if (!strcmp(option, "-object") && encryption == GUEST_PLAIN)
+			encryption = *value == '{' ? encryption_of_json(value)
+						   : encryption_of_options(value);
+	}
+	return is_used ? encryption : GUEST_PLAIN;
+}
+
+enum guest_encryption qemu_encryption(pid_t pid)
+{
+	size_t size;
+	char *line = qemu_command_line_read(pid, &size);
+	enum guest_encryption encryption = qemu_encryption_parse(line, size);
+
+	free(line);
+	return encryption;
 }

@@ -58,4 +58,23 @@ unsigned int qemu_vcpu_ids_parse(const char *command_line, size_t size);
 /* The same for process PID, whatever it is. */
 unsigned int qemu_vcpu_ids(pid_t pid);
 
+/* What of a guest is encrypted, so that the host cannot read it. */
+enum guest_encryption {
+	GUEST_PLAIN,
+	GUEST_SEV,    /* memory */
+	GUEST_SEV_ES, /* memory and registers, as in the following */
+	GUEST_SEV_SNP,
+	GUEST_TDX,
+};
+
+/*
+ * That of the QEMU with COMMAND_LINE, of SIZE bytes: by its -object sev-guest (with registers by
+ * bit 2 of its policy: AMD 55766, table 2), sev-snp-guest or tdx-guest, as options or as JSON,
+ * which libvirt writes. The object counts only if -machine refers to one.
+ */
+enum guest_encryption qemu_encryption_parse(const char *command_line, size_t size);
+
+/* The same for process PID, whatever it is. */
+enum guest_encryption qemu_encryption(pid_t pid);
+
 #endif

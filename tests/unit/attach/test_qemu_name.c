@@ -48,3 +48,37 @@ TEST(qemu_name, hostile_command_lines_are_bounded)
 	CHECK(!qemu_name_parse(NULL, 0, name));
 	CHECK(!qemu_name(getpid(), name));
 }
+
+/* OPTION is the value of -object, MACHINE that of -machine. */
+static void check_encryption(const char *machine, const char *object,
+			     enum guest_encryption expected)
+{
+	char line[1024];
+	int size = snprintf(line, sizeof(line), "qemu-system-x86_64%c-machine%c%s%c-object%c%s", 0,
+			    0, machine, 0, 0, object) +
+		   1;
+
+	CHECK_EQUAL(qemu_encryption_parse(line, (size_t)size), expected);
+}
+
+#define MACHINE "q35,confidential-guest-support=sev0"
+
+TEST(qemu_encryption, is_read_from_the_command_line)
+{
+	check_encryption(MACHINE, "sev-guest,id=sev0,policy=0x3", GUEST_SEV);
+	check_encryption(MACHINE, "sev-guest,id=sev0", GUEST_SEV);
+	check_encryption(MACHINE, "sev-guest,id=sev0,policy=0x5", GUEST_SEV_ES);
+	check_encryption(MACHINE, "qom-type=sev-guest,policy=7", GUEST_SEV_ES);
+	check_encryption("pc,memory-encryption=sev0", "sev-guest,policy=7", GUEST_SEV_ES);
+	check_encryption(MACHINE, "sev-snp-guest,id=sev0", GUEST_SEV_SNP);
+	check_encryption(MACHINE, "tdx-guest,id=tdx", GUEST_TDX);
+	check_encryption(MACHINE, "{\"qom-type\":\"sev-guest\",\"id\":\"lsec0\",\"policy\":7}",
+			 GUEST_SEV_ES);
+	check_encryption(MACHINE, "{\"qom-type\":\"sev-guest\",\"policy\":\"7\"}", GUEST_SEV);
+	check_encryption(MACHINE, "{\"qom-type\":\"tdx-guest\"}", GUEST_TDX);
+	check_encryption(MACHINE, "{\"qom-type\":7}", GUEST_PLAIN);
+	check_encryption(MACHINE, "{", GUEST_PLAIN);
+	check_encryption(MACHINE, "memory-backend-ram,id=sev-guest", GUEST_PLAIN);
+	check_encryption("q35", "sev-guest,id=sev0,policy=5", GUEST_PLAIN);
+	CHECK_EQUAL(qemu_encryption_parse(NULL, 0), GUEST_PLAIN);
+}
