@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Benches that run guests use the tests' guests, which need the library after them.
-GUEST_BENCHES := $(addprefix $(BUILD)/bench/bench_,sampling flight watch pmu attach samplers)
+GUEST_BENCHES := $(addprefix $(BUILD)/bench/bench_,sampling flight watch pmu attach samplers \
+	exits)
 $(GUEST_BENCHES): $(BUILD)/tests/kvm/bare_guest.o $(BUILD)/tests/kvm/sampled_guest.o
 $(GUEST_BENCHES): BENCH_LIBS := $(BUILD)/libkvmscope.a $(LIBRARY_LIBS)
 $(BUILD)/bench/bench_attach $(BUILD)/bench/bench_samplers: $(BUILD)/tests/bench/gap_guest.o

@@ -12,6 +12,7 @@
 #include "shared/error.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
+#include "tests/kvm/sampled_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/exit_counter.h"
 
@@ -96,4 +97,43 @@ TEST(stat_kvm, states_are_measured_without_exits)
 	if (running <= 0 || waiting < 0 || running + waiting < 99 || running + waiting > 101 ||
 	    percent_of(stat.text, "vCPU 1:", "halted") < 99)
 		FAIL_TEST("the states are wrong:\n%s", stat.text);
+}
+
+#define DISTINGUISHED 8192 /* man page */
+#define TRIES         600  /* of 100 ms */
+
+/* A guest that writes to all ports, one after the other. The rig runs this test where KVM reports
+ * accesses. */
+TEST(stat_kvm, other_accesses_than_the_first_addresses_are_counted_together)
+{
+	/* mov dx, 0x1000: beyond our devices; 1: inc dx; out dx, al; jmp 1b */
+	static const uint8_t code[] = {
+		0x66, 0xba, 0x00, 0x10, 0x66, 0xff, 0xc2, 0xee, 0xeb, 0xfa
+	};
+	const struct sampled_guest_options options = { .code = code,
+						       .size = sizeof(code),
+						       .cpus = 1 };
+	struct access_rows rows = { 0 };
+	struct exit_counter *counter;
+	struct sampled_guest guest;
+
+	BARE_GUEST_REQUIRED();
+	if (exit_counter_open(&counter, getpid(), true))
+		SKIP("no BPF: %s", error_message());
+	if (exit_counter_missing(counter)) {
+		exit_counter_close(counter);
+		SKIP("this KVM reports no accesses");
+	}
+	REQUIRE(!sampled_guest_start(&guest, &options));
+	for (int i = 0; i < TRIES && !rows.lost; i++) {
+		usleep(100000);
+		free(rows.rows);
+		REQUIRE(!exit_counter_accesses(counter, &rows));
+	}
+	sampled_guest_stop(&guest);
+	sampled_guest_free(&guest);
+	exit_counter_close(counter);
+	CHECK(rows.lost > 0);
+	CHECK_EQUAL(rows.count, DISTINGUISHED);
+	free(rows.rows);
 }

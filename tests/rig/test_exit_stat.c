@@ -146,3 +146,15 @@ TEST(exit_stat, counts_equal_those_of_perf_kvm_stat)
 	json_decref(stat);
 	rig_result_free(&result);
 }
+
+TEST(exit_stat, addresses_that_a_guest_chooses_are_bounded)
+{
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	rig_run(&result, 150,
+		"build/kvmscope-tests --gtest_filter='stat_kvm.other_accesses*' 2>&1");
+	if (!strstr(result.output, "[  PASSED  ] 1 test"))
+		FAIL_TEST("%s", result.output);
+	rig_result_free(&result);
+}
