@@ -41,23 +41,6 @@ void exit_counter_close(struct exit_counter *counter);
  * the message. */
 int exit_counter_read(const struct exit_counter *counter, struct exit_rows *rows);
 
-/* Adds MORE, of the same reason, to ROW. */
-void exit_row_add(struct exit_row *row, const struct exit_row *more);
-
-/* Removes EARLIER, the state of the same row at an earlier time. The maximum is then unknown: 0. */
-void exit_row_subtract(struct exit_row *row, const struct exit_row *earlier);
-
-/* The smallest time, in ns, that at least SHARE (0 to 1) of the exits do not exceed, at most an
- * eighth too large. 0 without exits. */
-uint64_t exit_row_percentile(const struct exit_row *row, double share);
-
-#define EXIT_NAME_SIZE 40
-
-/* Stores the name of the reason as the kernel's tracepoint and perf kvm stat print it
- * (arch/x86/include/uapi/asm/vmx.h, svm.h), or its number. Returns NAME. Any thread. */
-const char *exit_reason_name(uint32_t isa, uint32_t reason, char name[EXIT_NAME_SIZE]);
-
-#endif
 /*
  * Adds the threads of the vCPUs of PROCESS, the one that is counted, which may cause no event for
  * long; others are found by their first event. The errors of bpf(2), with the message.
@@ -75,3 +58,5 @@ const char *exit_counter_missing(const struct exit_counter *counter);
 /* Reads the times of each vCPU since it was found. Errors as exit_counter_read(). ROWS are for
  * vcpu_times_free(). */
 int exit_counter_times(const struct exit_counter *counter, struct vcpu_times_rows *rows);
+
+#endif
