@@ -386,7 +386,8 @@ static void add_stacks(struct builder *builder)
 
 	if (!stacks)
 		return;
-	memcpy(stacks, from->sample, from->n_sample * sizeof(void *));
+	for (size_t i = 0; i < from->n_sample; i++)
+		stacks[i] = from->sample[i];
 	qsort(stacks, from->n_sample, sizeof(void *), by_stack);
 	for (size_t i = 0; i < from->n_sample; i++)
 		if (stacks[i]->n_location_id &&
