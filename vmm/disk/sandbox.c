@@ -7,18 +7,16 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
-#include <linux/fs.h>
 #include <linux/landlock.h>
 #include <poll.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,6 +24,7 @@
 
 #include "shared/clock_ns.h"
 #include "shared/error.h"
+#include "vmm/disk/sandbox_parts.h"
 
 #define MEMORY_MAX (2ull << 30)
 #define FILES_MAX  64
@@ -42,10 +41,10 @@ struct report {
 /* Programs, libraries, and the dynamic linker's cache. */
 static const char *const system_files[] = { "/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache" };
 
-#define READ_FILE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
-#define ALL_FILE  ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1) /* of Landlock's first version */
+#define OF_FILES                                                                                   \
+	(LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
 
-static int limit(int resource, rlim_t most)
+int sandbox_limit(int resource, rlim_t most)
 {
 	return setrlimit(resource, &(struct rlimit){ .rlim_cur = most, .rlim_max = most }) ? -errno
 											   : 0;
@@ -53,19 +52,16 @@ static int limit(int resource, rlim_t most)
 
 static int set_limits(const struct sandbox *sandbox)
 {
-	int error = limit(RLIMIT_CPU, sandbox->seconds);
+	int error = sandbox_limit(RLIMIT_CPU, sandbox->seconds);
 
 	if (!error)
-		error = limit(RLIMIT_FSIZE, 0); /* of files, not of pipes */
+		error = sandbox_limit(RLIMIT_FSIZE, 0); /* of files, not of pipes */
 	if (!error)
-		error = limit(RLIMIT_CORE, 0);
+		error = sandbox_limit(RLIMIT_CORE, 0);
 	if (!error)
-		error = limit(RLIMIT_NOFILE, FILES_MAX);
-#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
-	!defined(__SANITIZE_THREAD__) /* their shadow memory is larger */
-	if (!error)
-		error = limit(RLIMIT_AS, MEMORY_MAX);
-#endif
+		error = sandbox_limit(RLIMIT_NOFILE, FILES_MAX);
+	if (!error && !SANDBOX_SANITIZED)
+		error = sandbox_limit(RLIMIT_AS, MEMORY_MAX);
 	return error;
 }
 
@@ -82,16 +78,20 @@ static int give_up_rights(const struct sandbox *sandbox)
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -errno : 0;
 }
 
-/* A missing file needs no rule. */
-static int allow_path(int rules, const char *path, uint64_t access)
+int sandbox_rules_allow(int rules, const char *path, uint64_t access)
 {
 	struct landlock_path_beneath_attr rule = { .allowed_access = access };
+	struct stat status;
 	int error = 0;
 
-	rule.parent_fd = open(path, O_PATH | O_CLOEXEC);
+	rule.parent_fd = rules < 0 ? -1 : open(path, O_PATH | O_CLOEXEC);
 	if (rule.parent_fd < 0)
 		return 0;
-	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
+	if (!fstat(rule.parent_fd, &status) && !S_ISDIR(status.st_mode))
+		rule.allowed_access &= OF_FILES;
+	/* EBADFD: a pipe, which needs no rule */
+	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) &&
+	    errno != EBADFD)
 		error = -errno;
 	close(rule.parent_fd);
 	return error;
@@ -102,73 +102,49 @@ bool sandbox_has_landlock(void)
 	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
 }
 
-/* Kernels before 5.13, or with Landlock disabled: the user's rights are the limit. */
-static int restrict_files(const struct sandbox *sandbox)
+/* Kernels before 5.13, or with Landlock disabled, have none. */
+int sandbox_rules_create(int *rules)
 {
-	const struct landlock_ruleset_attr all = { .handled_access_fs = ALL_FILE };
-	int rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0), error;
+	const struct landlock_ruleset_attr all = { .handled_access_fs = SANDBOX_ALL_FILE };
+
+	*rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
+	return *rules >= 0 || errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
+}
+
+int sandbox_rules_allow_system(int rules, uint64_t access)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < sizeof(system_files) / sizeof(system_files[0]) && !error; i++)
+		error = sandbox_rules_allow(rules, system_files[i], access);
+	return error;
+}
+
+int sandbox_rules_enter(int rules)
+{
+	int error = 0;
 
 	if (rules < 0)
-		return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
-	error = allow_path(rules, sandbox->readable, LANDLOCK_ACCESS_FS_READ_FILE);
-	/* GRUB's loopback devices list the root directory first. */
-	if (!error)
-		error = allow_path(rules, "/", LANDLOCK_ACCESS_FS_READ_DIR);
-	for (size_t i = 0; i < sizeof(system_files) / sizeof(system_files[0]) && !error; i++)
-		error = allow_path(rules, system_files[i], READ_FILE);
-	if (!error && syscall(SYS_landlock_restrict_self, rules, 0))
+		return 0;
+	if (syscall(SYS_landlock_restrict_self, rules, 0))
 		error = -errno;
 	close(rules);
 	return error;
 }
 
-/* The system calls of a program that reads files. */
-static const int calls[] = {
-	/* start and exit */
-	SYS_execve, SYS_arch_prctl, SYS_set_tid_address, SYS_set_robust_list, SYS_rseq, SYS_exit,
-	SYS_exit_group,
-	/* memory, signals, locks, random numbers for the heap */
-	SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex,
-	SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_getrandom,
-	/* files */
-	SYS_read, SYS_pread64, SYS_lseek, SYS_close, SYS_fstat, SYS_stat, SYS_lstat, SYS_newfstatat,
-	SYS_statx, SYS_statfs, SYS_fstatfs, SYS_access, SYS_faccessat, SYS_faccessat2, SYS_readlink,
-	SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fadvise64,
-	/* what libraries read about the process and the machine */
-	SYS_getpid, SYS_gettid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_clock_gettime,
-	SYS_gettimeofday, SYS_uname
-};
-
-/* Flags of open() that allow more than reading. */
-#define OPENS_TO_WRITE (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY))
-
-static int restrict_calls(void)
+static int restrict_files(const struct sandbox *sandbox)
 {
-	const struct {
-		int call;
-		struct scmp_arg_cmp condition;
-	} conditional[] = {
-		{ SYS_openat, SCMP_A2(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY) },
-		{ SYS_open, SCMP_A1(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY) },
-		{ SYS_write, SCMP_A0(SCMP_CMP_LE, REPORT, 0) },
-		/* Reading limits is allowed, setting them is not. */
-		{ SYS_prlimit64, SCMP_A2(SCMP_CMP_EQ, 0, 0) },
-		{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, TCGETS, 0) },
-		{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, BLKGETSIZE64, 0) },
-		{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, BLKSSZGET, 0) },
-	};
-	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-	int error = filter ? 0 : -ENOMEM;
+	int rules, error = sandbox_rules_create(&rules);
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && !error; i++)
-		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
-	for (size_t i = 0; i < sizeof(conditional) / sizeof(conditional[0]) && !error; i++)
-		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, conditional[i].call, 1,
-					 conditional[i].condition);
 	if (!error)
-		error = seccomp_load(filter);
-	seccomp_release(filter);
-	return error;
+		error = sandbox_rules_allow(rules, sandbox->readable, LANDLOCK_ACCESS_FS_READ_FILE);
+	/* GRUB's loopback devices list the root directory first. */
+	if (!error)
+		error = sandbox_rules_allow(rules, "/", LANDLOCK_ACCESS_FS_READ_DIR);
+	if (!error)
+		error = sandbox_rules_allow_system(rules, LANDLOCK_ACCESS_FS_READ_FILE |
+								  LANDLOCK_ACCESS_FS_EXECUTE);
+	return error ? error : sandbox_rules_enter(rules);
 }
 
 static int set_message(int error, const char *what)
@@ -189,7 +165,7 @@ int sandbox_enter(const struct sandbox *sandbox)
 		error = set_message(-errno, "prctl");
 	if (!error)
 		error = set_message(restrict_files(sandbox), "Landlock");
-	return error ? error : set_message(restrict_calls(), "seccomp");
+	return error ? error : set_message(sandbox_restrict_program(), "seccomp");
 }
 
 /* Moves REPORT_END to the descriptor REPORT. */

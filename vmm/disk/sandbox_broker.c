@@ -380,6 +380,11 @@ int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sand
 	return reply.error ? error_set(reply.error, "%s", reply.message) : 0;
 }
 
+int sandbox_broker_fd(const struct sandbox_broker *broker)
+{
+	return broker ? broker->fd : -1;
+}
+
 void sandbox_broker_end(struct sandbox_broker *broker)
 {
 	if (!broker)

@@ -62,6 +62,9 @@ int sandbox_broker_probe(const struct sandbox_broker *broker, const char *file,
 int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sandbox,
 		       const char *file, const char *const *arguments, struct bytes *output);
 
+/* The descriptor by which it is reached, to be kept open; -1: BROKER is NULL, or was cancelled. */
+int sandbox_broker_fd(const struct sandbox_broker *broker);
+
 void sandbox_broker_end(struct sandbox_broker *broker); /* NULL is a no-op */
 
 #endif
