@@ -16,10 +16,9 @@
 #include "shared/log.h"
 #include "shared/thread_check.h"
 #include "shared/thread_start.h"
+#include "vmm/daemon/push_profile.h"
 #include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
-#include "vmm/report/pprof.h"
-#include "vmm/report/profile_stacks.h"
 
 #define RETRY_FIRST   1000   /* ms */
 #define RETRY_LONGEST 300000 /* ms */
@@ -27,9 +26,6 @@
 #define SPOOL_RETRIES 5
 /* Attempts to read a recording: a disk may come back, a bad sector does not. */
 #define READS_MAX 10
-/* ns of CPU time to symbolize one recording, as one thread serves all domains. Those of ordinary
- * guests take a fraction of a second. */
-#define LOAD_LIMIT (10 * NS_PER_S)
 /* Refusals until a profile is dropped; between two of them all others are sent, and a retry
  * passes. */
 #define REFUSALS_MAX 5
@@ -61,99 +57,6 @@ struct push {
 
 	_Atomic uint64_t pushed, bytes, failures, refused, unreadable;
 };
-
-static int spool_vcpu(struct push_spool *spool, const struct push_item *item,
-		      enum push_format format, const struct profile *profile)
-{
-	const struct pprof_options options = { .one_vcpu = true,
-					       .vcpu = item->vcpu,
-					       .for_store = format == PUSH_PYROSCOPE,
-					       .from = item->from * NS_PER_MS,
-					       .until = item->until * NS_PER_MS };
-	FILE *file = push_spool_begin(spool);
-	int error;
-
-	if (!file)
-		return -EIO;
-	error = pprof_write(profile, &options, file);
-	if (!error)
-		return push_spool_commit(spool, file, item);
-	push_spool_abandon(spool, file);
-	return error == -ENOMEM ? error : -EIO;
-}
-
-static bool has_vcpu(const uint32_t *vcpus, size_t count, uint32_t vcpu)
-{
-	for (size_t i = 0; i < count; i++)
-		if (vcpus[i] == vcpu)
-			return true;
-	return false;
-}
-
-/* The vCPUs with samples, COUNT of them; the caller's to free. */
-static uint32_t *list_vcpus(const struct profile *profile, size_t *count)
-{
-	size_t stacks = profile_stack_count(profile);
-	uint32_t *vcpus = calloc(stacks + 1, sizeof(*vcpus));
-
-	*count = 0;
-	for (size_t i = 0; vcpus && i < stacks; i++) {
-		uint32_t vcpu = profile_stack(profile, i)->vcpu;
-
-		if (!has_vcpu(vcpus, *count, vcpu))
-			vcpus[(*count)++] = vcpu;
-	}
-	if (!vcpus)
-		error_set(-ENOMEM, "no memory for a profile");
-	return vcpus;
-}
-
-static int spool_all(struct push_spool *spool, struct push_item *item, enum push_format format,
-		     const struct profile *profile, const atomic_bool *stop)
-{
-	size_t count;
-	uint32_t *vcpus = list_vcpus(profile, &count);
-	int error = vcpus ? 0 : -ENOMEM;
-
-	for (size_t i = 0; i < count && !error; i++) {
-		item->vcpu = vcpus[i];
-		error = stop && atomic_load(stop) ? error_set(-ECANCELED, "pushing ends")
-						  : spool_vcpu(spool, item, format, profile);
-	}
-	free(vcpus);
-	return error;
-}
-
-/* Errors of this process or machine, which may pass. */
-static bool may_pass(int error)
-{
-	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -ENOENT ||
-	       error == -ECANCELED;
-}
-
-int push_profile_spool(struct push_spool *spool, const struct recordings_file *file,
-		       enum push_format format, const atomic_bool *stop)
-{
-	const struct profile_options options = { .input = file->path,
-						 .sources = { .buildid_dir = file->symbols,
-							      .cache_only = true },
-						 .vcpu = -1,
-						 .cancel = stop,
-						 .cpu_limit = LOAD_LIMIT };
-	struct push_item item = { .from = file->from, .until = file->until };
-	struct profile *profile;
-	int error = profile_load(&profile, &options);
-
-	if (error == -EIO || error == -EACCES)
-		return -ESTALE;
-	if (error)
-		return may_pass(error) ? error : -EINVAL;
-	domain_name_escape(file->domain, item.domain);
-	item.rate = profile_summary(profile)->frequency;
-	error = spool_all(spool, &item, format, profile, stop);
-	profile_free(profile);
-	return error;
-}
 
 /* True if its profiles are on the disk, or can never be. */
 static bool convert(struct push *push, const struct recordings_file *file)

@@ -61,15 +61,4 @@ void push_stop(struct push *push);
 /* Any thread. */
 void push_statistics(struct push *push, struct push_statistics *statistics);
 
-/*
- * A step of it, for tests: stores the profiles of FILE in SPOOL, with its domain's symbols, for a
- * store with FORMAT: Pyroscope's have no labels (struct pprof_options). The same file gives the
- * same names, so that a repetition replaces them. It ends with -ECANCELED soon after *STOP (may be
- * NULL) is true. -EINVAL, -ENOENT: the recording can never be read, or takes more CPU time than a
- * guest may cause; -ESTALE: it cannot be read now, because of the disk or its owner; -ENOMEM,
- * -EMFILE, -ENFILE, the errors of the spool: retry.
- */
-int push_profile_spool(struct push_spool *spool, const struct recordings_file *file,
-		       enum push_format format, const atomic_bool *stop);
-
 #endif

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +19,14 @@
 #include "tests/unit/kernel_guest.h"
 #include "tests/unit/pprof_store.h"
 #include "tests/unit/pprof_text.h"
+#include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
 #include "vmm/daemon/push.h"
+#include "vmm/daemon/push_profile.h"
 #include "vmm/daemon/push_request.h"
 #include "vmm/daemon/push_spool.h"
+#include "vmm/disk/sandbox_parts.h"
 #include "vmm/perf_data/perf_data_writer.h"
 #include "vmm/report/profile_stacks.h"
 
@@ -602,6 +606,43 @@ TEST(push, opens_no_file_that_a_guest_named)
 	CHECK(was_opened(inotify));
 	push_spool_close(spool);
 	close(inotify);
+	tear_down(&fixture);
+}
+
+static void *spool_fifo(void *context)
+{
+	const struct recordings_file *file = context;
+
+	return (void *)(intptr_t)push_profile_spool(NULL, file, PUSH_PYROSCOPE, NULL);
+}
+
+/* A FIFO, for which the process that parses it waits. */
+TEST(push, recordings_are_parsed_in_a_process_without_rights)
+{
+	struct recordings_file file = { .domain = "web" };
+	struct fixture fixture;
+	pthread_t thread;
+	void *result;
+	char *text;
+
+	if (SANDBOX_SANITIZED)
+		SKIP("recordings are parsed in the test's process in builds with sanitizers");
+	set_up(&fixture);
+	snprintf(file.path, sizeof(file.path), "%s/fifo", fixture.directory);
+	REQUIRE(!mkfifo(file.path, 0600));
+	REQUIRE(!pthread_create(&thread, NULL, spool_fifo, &file));
+	text = command_output(
+		NULL,
+		"for i in $(seq 1000); do for child in $(cat /proc/%d/task/*/children); do "
+		"grep -q '^Seccomp:.2$' /proc/$child/status && "
+		"grep -E '^(CapPrm|NoNewPrivs):' /proc/$child/status && ls "
+		"/proc/$child/fd | wc -w && kill -SEGV $child && exit; done; "
+		"sleep 0.01; done",
+		getpid());
+	CHECK_STRING(text, "CapPrm:\t0000000000000000\nNoNewPrivs:\t1\n5\n");
+	free(text);
+	pthread_join(thread, &result);
+	CHECK_EQUAL((intptr_t)result, -ESTALE);
 	tear_down(&fixture);
 }
 
