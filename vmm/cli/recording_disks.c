@@ -17,7 +17,10 @@
 #include "vmm/disk/disk_symbols.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/disk/sandbox_broker.h"
+#include "vmm/disk/sandbox_work.h"
 #include "vmm/perf_data/recording_name.h"
+#include "vmm/symbols/build_id_cache.h"
+#include "vmm/symbols/build_id_cache_files.h"
 
 /* The user waits: some 50 ms per program allow for a few hundred. */
 #define SECONDS 10
@@ -82,8 +85,9 @@ static void log_result(const char *whose, const struct disk_symbols_result *resu
 			whose, result->wanted);
 }
 
-void recording_disks_search(const struct recording_disks *recording)
+static int search(void *context)
 {
+	const struct recording_disks *recording = context;
 	int signal_fd = recording->signal_fd;
 	const struct disk_symbols_search search = { .recording = recording->output,
 						    .files = recording->files,
@@ -97,12 +101,58 @@ void recording_disks_search(const struct recording_disks *recording)
 						    .is_enough = has_signal,
 						    .context = &signal_fd };
 	struct disk_symbols_result result;
-	int error;
+	int error = disk_symbols_fetch(&search, &result);
+
+	log_result(recording->whose ? recording->whose : "", &result, error);
+	return 0;
+}
+
+/* The recording and the guest's files are parsed in a sandbox, which reads the disks by the broker.
+ */
+static void search_confined(const struct recording_disks *recording)
+{
+	struct recording_disks context = *recording;
+	char directory[PATH_MAX], folder[PATH_MAX];
+	const char *slash = strrchr(recording->output, '/');
+	int length = !slash || slash == recording->output ? 1 : (int)(slash - recording->output);
+	const char *const readable[] = { folder, NULL }, *const writable[] = { directory, NULL };
+	const int files[] = { sandbox_broker_fd(recording->broker), recording->signal_fd };
+	const struct sandbox_work work = { .input = recording->output,
+					   .readable = readable,
+					   .writable = writable,
+					   .uid = geteuid(),
+					   .gid = getegid(),
+					   .reads_any = true,
+					   .writes_any = true,
+					   .seconds = 2 * SECONDS,
+					   .files = files,
+					   .file_count = sizeof(files) / sizeof(files[0]),
+					   .keeps_signals = true,
+					   .is_over = has_signal,
+					   .context = &context.signal_fd };
+
+	if (recording->directory)
+		snprintf(directory, sizeof(directory), "%s", recording->directory);
+	else if (build_id_cache_directory(directory, sizeof(directory)))
+		return;
+	context.directory = directory;
+	snprintf(folder, sizeof(folder), "%.*s", length, slash ? recording->output : ".");
+	cache_make_directory(directory); /* for a rule; errors are reported by the search */
+	if (sandbox_work_run(&work, search, &context))
+		log_warning("no further symbols are read from the guest's disks: %s",
+			    error_message());
+}
+
+void recording_disks_search(const struct recording_disks *recording)
+{
+	struct recording_disks context = *recording;
 
 	if (!recording->count || !is_file(recording->output))
 		return;
-	error = disk_symbols_fetch(&search, &result);
-	log_result(recording->whose ? recording->whose : "", &result, error);
+	if (recording->broker && !geteuid())
+		search_confined(recording);
+	else
+		search(&context);
 }
 
 /* The path of NAME in the folder of RECORDING. */
