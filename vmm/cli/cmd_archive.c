@@ -37,7 +37,7 @@ static int write_archive(const struct arguments *arguments)
 		snprintf(path, sizeof(path), "%s", arguments->output);
 	else if (profile_arguments_archive(path, arguments->input.options.input))
 		return -EINVAL;
-	return record_archive_write(&arguments->input.options, path);
+	return record_archive_write(&arguments->input, path, false);
 }
 
 int command_archive(int argc, char **argv)

@@ -6,6 +6,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/confined_reader.h"
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/report/flame_graph.h"
 #include "vmm/report/folded.h"
@@ -92,16 +93,21 @@ static int write_diff(const struct arguments *arguments, const struct profile *b
 	}
 }
 
-static int print_diff(const struct arguments *arguments)
-{
+struct inputs {
+	struct arguments *arguments;
 	struct profile_arguments baseline;
-	struct profile *before = NULL, *after = NULL;
-	const char *const *files = arguments->files;
-	int error = profile_arguments_other(&baseline, &arguments->input,
-					    files[1] ? files[0] : "perf.data.old");
+};
 
-	if (!error)
-		error = load(&before, &baseline, arguments->format == FORMAT_TEXT);
+static int print_diff(void *context)
+{
+	struct inputs *inputs = context;
+	struct arguments *arguments = inputs->arguments;
+	struct profile *before = NULL, *after = NULL;
+	int error;
+
+	profile_arguments_unpack(&inputs->baseline);
+	profile_arguments_unpack(&arguments->input);
+	error = load(&before, &inputs->baseline, arguments->format == FORMAT_TEXT);
 	if (!error)
 		error = load(&after, &arguments->input, arguments->format == FORMAT_TEXT);
 	if (!error) {
@@ -115,6 +121,18 @@ static int print_diff(const struct arguments *arguments)
 	profile_free(before);
 	profile_free(after);
 	return error;
+}
+
+static int diff(struct arguments *arguments)
+{
+	const char *const *files = arguments->files;
+	struct inputs inputs = { .arguments = arguments };
+	int error = profile_arguments_other(&inputs.baseline, &arguments->input,
+					    files[1] ? files[0] : "perf.data.old");
+
+	return error ? error
+		     : confined_read(&arguments->input, &inputs.baseline, NULL, NULL, print_diff,
+				     &inputs);
 }
 
 int command_diff(int argc, char **argv)
@@ -133,7 +151,7 @@ int command_diff(int argc, char **argv)
 
 	if (error)
 		return command_failed();
-	error = print_diff(&arguments);
+	error = diff(&arguments);
 	profile_arguments_free(&arguments.input);
 	return error ? profile_arguments_failed(error) : EXIT_OK;
 }

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/confined_reader.h"
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/perf_data/output_path.h"
 #include "vmm/report/firefox.h"
@@ -159,12 +161,14 @@ static void warn_of_missing_dwarf(const struct profile *profile)
 		log_warning("no image has DWARF: inlined functions are not shown");
 }
 
-static int export_profile(const struct arguments *arguments, FILE *to)
+static int export_profile(struct arguments *arguments, FILE *to)
 {
-	struct profile_options options = arguments->input.options;
+	struct profile_options options;
 	struct profile *profile;
 	int error;
 
+	profile_arguments_unpack(&arguments->input);
+	options = arguments->input.options;
 	if (arguments->format == FORMAT_SCRIPT)
 		return script_write(&options, to);
 	/* Time and hits cannot be added: only pprof has room for several events. */
@@ -185,20 +189,43 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 	return error;
 }
 
+struct export
+{
+	struct arguments *arguments;
+	FILE *to;
+};
+
+static int export_and_flush(void *context)
+{
+	const struct export *export = context;
+	int error = export_profile(export->arguments, export->to);
+
+	if (export->to != stdout && fflush(export->to) && !error)
+		error = error_set(-errno, "cannot write %s: %m", export->arguments->output);
+	return error;
+}
+
+static int read_confined(struct arguments *arguments, FILE *to)
+{
+	struct export export = { .arguments = arguments, .to = to };
+
+	return confined_read(&arguments->input, NULL, NULL, NULL, export_and_flush, &export);
+}
+
 static int cannot_write(const struct arguments *arguments, int error)
 {
 	return error_set(-error, "cannot write %s: %s", arguments->output, strerror(error));
 }
 
 /* MODE as for fopen(3). */
-static int write_file(const struct arguments *arguments, const char *path, const char *mode)
+static int write_file(struct arguments *arguments, const char *path, const char *mode)
 {
 	FILE *to = fopen(path, mode);
 	int error;
 
 	if (!to)
 		return cannot_write(arguments, errno);
-	error = export_profile(arguments, to);
+	error = read_confined(arguments, to);
 	if (fclose(to) && !error)
 		error = cannot_write(arguments, errno);
 	return error;
@@ -244,7 +271,7 @@ static int keep_old(const struct arguments *arguments, const char *path)
 /* Writes another file and renames it, so that an existing file is replaced as a whole or not at
  * all.
  */
-static int replace_file(const struct arguments *arguments, const char *path)
+static int replace_file(struct arguments *arguments, const char *path)
 {
 	int error;
 
@@ -265,7 +292,7 @@ static int replace_file(const struct arguments *arguments, const char *path)
 }
 
 /* A pipe or a device is written to, not replaced. A link is followed to the file to replace. */
-static int export_to_file(const struct arguments *arguments)
+static int export_to_file(struct arguments *arguments)
 {
 	char target[PATH_MAX];
 
@@ -274,12 +301,15 @@ static int export_to_file(const struct arguments *arguments)
 	return write_file(arguments, arguments->output, "we");
 }
 
-static int export_sysroot(const struct arguments *arguments)
+static int write_sysroot(void *context)
 {
+	struct arguments *arguments = context;
 	const char *root = arguments->output;
 	struct sysroot_counts counts;
-	int error = sysroot_write(&arguments->input.options, root, &counts);
+	int error;
 
+	profile_arguments_unpack(&arguments->input);
+	error = sysroot_write(&arguments->input.options, root, &counts);
 	if (error)
 		return error;
 	if (counts.missing)
@@ -292,11 +322,23 @@ static int export_sysroot(const struct arguments *arguments)
 	return 0;
 }
 
-static int export(const struct arguments *arguments)
+/* The sandbox can write to a directory that exists. */
+static int export_sysroot(struct arguments *arguments)
+{
+	bool made = !mkdir(arguments->output, 0755);
+	int error = confined_read(&arguments->input, NULL, arguments->output, NULL, write_sysroot,
+				  arguments);
+
+	if (error && made)
+		rmdir(arguments->output); /* if it is empty */
+	return error;
+}
+
+static int export(struct arguments *arguments)
 {
 	if (arguments->format == FORMAT_SYSROOT)
 		return export_sysroot(arguments);
-	return arguments->output ? export_to_file(arguments) : export_profile(arguments, stdout);
+	return arguments->output ? export_to_file(arguments) : read_confined(arguments, stdout);
 }
 
 int command_export(int argc, char **argv)

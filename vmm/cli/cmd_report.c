@@ -8,6 +8,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/confined_reader.h"
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/cli/screen.h"
 #include "vmm/report/report_rows.h"
@@ -16,7 +17,7 @@ struct arguments {
 	struct profile_arguments input;
 	struct report_options report;
 	bool json, no_pager;
-	bool paged;
+	bool paged, colored;
 	enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } color;
 };
 
@@ -145,27 +146,11 @@ static bool is_shown(const struct arguments *arguments, const struct profile *pr
 	return !number || arguments->json || event->samples || event->unit == PROFILE_HITS;
 }
 
-static int print_to(const struct arguments *arguments, struct report *const *reports, size_t count,
-		    bool color)
+static int print_all(const struct arguments *arguments, struct report *const *reports, size_t count)
 {
 	if (arguments->json)
 		return report_print_json(reports, count, stdout);
-	return report_print_text(reports, count, stdout, color);
-}
-
-static int print_all(const struct arguments *arguments, struct report *const *reports, size_t count)
-{
-	bool color = uses_color(arguments);
-	int error, end;
-
-	if (!arguments->paged)
-		return print_to(arguments, reports, count, color);
-	error = screen_pager_start();
-	if (error)
-		return error;
-	error = print_to(arguments, reports, count, color);
-	end = screen_pager_end();
-	return end ? end : error;
+	return report_print_text(reports, count, stdout, arguments->colored);
 }
 
 static int print(const struct arguments *arguments, const struct profile *profile)
@@ -203,6 +188,41 @@ static void limit_to_screen(struct report_options *report, bool paged)
 	report->limit = lines > OTHER_LINES + FEWEST ? lines - OTHER_LINES : FEWEST;
 }
 
+static int load_and_print(void *context)
+{
+	struct arguments *arguments = context;
+	struct profile *profile;
+	int error;
+
+	profile_arguments_unpack(&arguments->input);
+	error = profile_load(&profile, &arguments->input.options);
+	if (error)
+		return error;
+	if (!profile_samples(profile) && !arguments->json)
+		log_warning("%s", profile_arguments_why_empty(&arguments->input));
+	error = print(arguments, profile);
+	profile_free(profile);
+	return error;
+}
+
+/* The pager is started first: the sandbox cannot start it. */
+static int show(struct arguments *arguments)
+{
+	int error = arguments->paged ? screen_pager_start() : 0, end = 0;
+	char message[ERROR_MESSAGE_SIZE];
+
+	if (error)
+		return error;
+	error = confined_read(&arguments->input, NULL, NULL, NULL, load_and_print, arguments);
+	snprintf(message, sizeof(message), "%s", error_message());
+	if (arguments->paged)
+		end = screen_pager_end();
+	if (end)
+		return end;
+	/* A pager may be closed early. */
+	return error && error != -EPIPE ? error_set(error, "%s", message) : 0;
+}
+
 int command_report(int argc, char **argv)
 {
 	struct arguments arguments = { .report.keys = REPORT_SYMBOL | REPORT_IMAGE };
@@ -217,7 +237,6 @@ int command_report(int argc, char **argv)
 					      .words = "[FILE]",
 					      .word = profile_arguments_word,
 					      .context = &arguments.input };
-	struct profile *profile;
 	int error;
 
 	if (option_table_parse(&table, argc, argv))
@@ -228,14 +247,8 @@ int command_report(int argc, char **argv)
 	arguments.paged = !arguments.no_pager && screen_has_pager();
 	if (!arguments.json)
 		limit_to_screen(&arguments.report, arguments.paged);
-	error = profile_load(&profile, &arguments.input.options);
-	if (error)
-		return profile_arguments_failed(error);
-	if (!profile_samples(profile) && !arguments.json)
-		log_warning("%s", profile_arguments_why_empty(&arguments.input));
-	error = print(&arguments, profile);
-	profile_free(profile);
+	arguments.colored = uses_color(&arguments);
+	error = show(&arguments);
 	profile_arguments_free(&arguments.input);
-	/* A pager may be closed early. */
-	return error && error != -EPIPE ? command_failed() : EXIT_OK;
+	return error ? profile_arguments_failed(error) : EXIT_OK;
 }

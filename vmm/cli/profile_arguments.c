@@ -2,7 +2,6 @@
 #include "vmm/cli/profile_arguments.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,9 +13,30 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/private_directory.h"
 #include "vmm/disk/guest_disk.h"
+#include "vmm/disk/sandbox_broker.h"
 #include "vmm/symbols/debuginfod.h"
 #include "vmm/symbols/symbol_archive.h"
+
+/* The sandbox of root's commands (confined_reader.h) cannot start programs. */
+static int start_broker(struct sandbox_broker **broker, const char *path)
+{
+	const struct disk_file file = { .path = path };
+
+	if (geteuid() || !guest_disk_reader())
+		return 0;
+	return sandbox_broker_start(broker, guest_disk_reader(), &file, 1);
+}
+
+static int open_disk(struct profile_arguments *arguments, const char *path)
+{
+	size_t number = arguments->options.disk_count;
+	const struct guest_disk_limits limits = { .file_max = GUEST_DISK_FILE_MAX,
+						  .broker = arguments->brokers[number] };
+
+	return guest_disk_open(&arguments->disks[number], path, &limits);
+}
 
 static int add_disk(void *target, char *path)
 {
@@ -26,7 +46,8 @@ static int add_disk(void *target, char *path)
 
 	if (options->disk_count == most)
 		return error_set(-EINVAL, "--guest-disk: at most %zu are possible", most);
-	if (guest_disk_open(&arguments->disks[options->disk_count], path, NULL))
+	if (start_broker(&arguments->brokers[options->disk_count], path) ||
+	    open_disk(arguments, path))
 		return -EIO;
 	options->disks = arguments->disks;
 	options->disk_count++;
@@ -116,75 +137,68 @@ int profile_arguments_archive(char path[PATH_MAX], const char *input)
 	return error_set(-EINVAL, "%s: a recording with an archive must be a file", input);
 }
 
-/* The unpacked archives, which live until the program ends, also after an error. */
-static char unpacked[2][PATH_MAX];
-static size_t unpacked_count;
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-	(void)status;
-	(void)type;
-	(void)walk;
-	return remove(path);
-}
-
-static void remove_unpacked(void)
-{
-	for (size_t i = 0; i < unpacked_count; i++)
-		nftw(unpacked[i], remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-/* NULL with a message. */
-static const char *make_unpacked(void)
-{
-	const char *parent = getenv("TMPDIR");
-	char *path = unpacked[unpacked_count];
-
-	if (snprintf(path, PATH_MAX, "%s/kvmscope-XXXXXX",
-		     parent && *parent ? parent : "/var/tmp") >= PATH_MAX) {
-		error_set(-ENAMETOOLONG, "TMPDIR is too long");
-		return NULL;
-	}
-	if (!mkdtemp(path)) {
-		error_set(-errno, "cannot create a directory for symbols: %m");
-		return NULL;
-	}
-	if (!unpacked_count++)
-		atexit(remove_unpacked);
-	return path;
-}
-
 /* A recording can come with its symbols (kvmscope archive). */
-static int use_archive(struct profile_arguments *arguments)
+static void use_archive(struct profile_arguments *arguments)
 {
 	const char *input = arguments->options.input;
-	const char *directory;
-	char path[PATH_MAX];
 
 	if (arguments->ignore_archive || !strcmp(input, "-") ||
-	    profile_arguments_archive(path, input) || access(path, R_OK))
+	    profile_arguments_archive(arguments->archive, input) ||
+	    access(arguments->archive, R_OK)) {
+		arguments->archive[0] = '\0';
+		return;
+	}
+	if (!private_directory_make(arguments->directory)) {
+		arguments->options.sources.buildid_dir = arguments->directory;
+		return;
+	}
+	arguments->archive[0] = arguments->directory[0] = '\0';
+	log_warning("%s; using the build-id cache", error_message());
+}
+
+static bool is_pipe(const char *input)
+{
+	struct stat status;
+	int error = strcmp(input, "-") ? stat(input, &status) : fstat(STDIN_FILENO, &status);
+
+	return !error && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
+/* A sandbox may not write to a directory of others. */
+static int make_copy_directory(struct profile_arguments *arguments)
+{
+	if (geteuid() || *arguments->directory || !is_pipe(arguments->options.input))
 		return 0;
-	directory = make_unpacked();
-	if (!directory || symbol_archive_unpack(path, input, directory))
-		log_warning("%s; using the build-id cache", error_message());
-	else
-		arguments->options.sources.buildid_dir = directory;
-	return 0;
+	return private_directory_make(arguments->directory);
+}
+
+void profile_arguments_unpack(struct profile_arguments *arguments)
+{
+	struct profile_options *options = &arguments->options;
+
+	if (*arguments->directory)
+		setenv("TMPDIR", arguments->directory, true);
+	if (!*arguments->archive ||
+	    !symbol_archive_unpack(arguments->archive, options->input, arguments->directory))
+		return;
+	log_warning("%s; using the build-id cache", error_message());
+	options->sources.buildid_dir = NULL;
 }
 
 /* kvmscoped keeps a domain's symbols next to its recordings, not in perf's cache
  * (docs/continuous-profiling.md). */
-static int find_cache(void *target)
+static int find_cache(struct profile_arguments *arguments)
 {
-	struct profile_arguments *arguments = target;
 	const char *input = arguments->options.input, *slash = strrchr(input, '/');
 	int length = slash ? (int)(slash + 1 - input) : 0;
 
 	arguments->cache_chosen = arguments->options.sources.buildid_dir;
 	if (arguments->cache_chosen)
 		return 0;
-	if (!exists(input, length, "domain") || !exists(input, length, "names/.build-id"))
-		return use_archive(arguments);
+	if (!exists(input, length, "domain") || !exists(input, length, "names/.build-id")) {
+		use_archive(arguments);
+		return 0;
+	}
 	snprintf(arguments->names, sizeof(arguments->names), "%.*snames", length, input);
 	arguments->options.sources.buildid_dir = arguments->names;
 	return 0;
@@ -194,17 +208,25 @@ int profile_arguments_other(struct profile_arguments *other,
 			    const struct profile_arguments *arguments, const char *input)
 {
 	*other = *arguments;
+	other->archive[0] = other->directory[0] = '\0';
 	other->options.input = input;
 	if (!arguments->cache_chosen)
 		other->options.sources.buildid_dir = NULL;
 	return find_cache(other);
 }
 
+static int check(void *target)
+{
+	int error = find_cache(target);
+
+	return error ? error : make_copy_directory(target);
+}
+
 struct option_group profile_arguments_options(struct profile_arguments *arguments)
 {
 	*arguments =
 		(struct profile_arguments){ .options = { .input = default_input, .vcpu = -1 } };
-	return (struct option_group){ "Input:", rows, arguments, find_cache };
+	return (struct option_group){ "Input:", rows, arguments, check };
 }
 
 void profile_arguments_free(struct profile_arguments *arguments)
@@ -212,6 +234,8 @@ void profile_arguments_free(struct profile_arguments *arguments)
 	debuginfod_close(arguments->options.sources.debuginfod);
 	for (size_t i = 0; i < arguments->options.disk_count; i++)
 		guest_disk_close(arguments->disks[i]);
+	for (size_t i = 0; i < sizeof(arguments->brokers) / sizeof(arguments->brokers[0]); i++)
+		sandbox_broker_end(arguments->brokers[i]);
 }
 
 int profile_arguments_failed(int error)

@@ -12,8 +12,11 @@
 
 struct profile_arguments {
 	struct profile_options options;
-	struct guest_disk *disks[8]; /* the options may point to these three */
+	struct guest_disk *disks[8]; /* the options may point to these and the following texts */
+	struct sandbox_broker *brokers[8]; /* of the disks; NULL: none is needed */
 	char names[PATH_MAX];
+	char archive[PATH_MAX];   /* of symbols, to be unpacked; "": none */
+	char directory[PATH_MAX]; /* private, for the archive and a copy of a pipe; "": none */
 	struct time_ranges times;
 	bool cache_chosen;   /* by the user */
 	bool ignore_archive; /* read the build-id cache, not the recording's archive */
@@ -33,6 +36,10 @@ int profile_arguments_other(struct profile_arguments *other,
 /* The path of the archive of symbols that belongs to the recording INPUT. -EINVAL: a pipe has none.
  */
 int profile_arguments_archive(char path[PATH_MAX], const char *input);
+
+/* Unpacks the recording's archive, if any. To be called before the recording is read, in the
+ * process that reads it. */
+void profile_arguments_unpack(struct profile_arguments *arguments);
 
 void profile_arguments_free(struct profile_arguments *arguments);
 

@@ -7,13 +7,23 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/cli/confined_reader.h"
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/report/profile_archive.h"
+#include "vmm/symbols/build_id_cache_files.h"
+#include "vmm/symbols/symbol_archive.h"
 
-int record_archive_write(const struct profile_options *options, const char *path)
+struct output {
+	const struct profile_options *options;
+	const char *path;
+	struct cache_file file;
+};
+
+static int write_archive(void *context)
 {
+	const struct output *output = context;
 	struct profile_archive_counts counts;
-	int error = profile_archive(options, path, &counts);
+	int error = profile_archive(output->options, &output->file, &counts);
 
 	if (error)
 		return error;
@@ -21,17 +31,30 @@ int record_archive_write(const struct profile_options *options, const char *path
 		log_warning("%zu of %zu images have no symbols here", counts.missing,
 			    counts.missing + counts.found);
 	log_info("the symbols of %zu image%s, %.1f MiB, are in %s", counts.found,
-		 counts.found == 1 ? "" : "s", (double)counts.size / (1 << 20), path);
+		 counts.found == 1 ? "" : "s", (double)counts.size / (1 << 20), output->path);
 	return 0;
+}
+
+int record_archive_write(const struct profile_arguments *arguments, const char *path, bool own)
+{
+	struct output output = { .options = &arguments->options, .path = path };
+	int error = symbol_archive_open(&output.file, path);
+
+	if (error)
+		return error;
+	error = confined_read(arguments, NULL, NULL, own ? &output.file.fd : NULL, write_archive,
+			      &output);
+	return cache_file_end(&output.file, error);
 }
 
 static int archive_file(const char *recording)
 {
-	const struct profile_options options = { .input = recording, .vcpu = -1 };
+	const struct profile_arguments arguments = { .options = { .input = recording,
+								  .vcpu = -1 } };
 	char path[PATH_MAX];
 	int error = profile_arguments_archive(path, recording);
 
-	return error ? error : record_archive_write(&options, path);
+	return error ? error : record_archive_write(&arguments, path, true);
 }
 
 int record_archive(const struct record_options *options, unsigned int files)

@@ -3,11 +3,14 @@
 #ifndef KVMSCOPE_CLI_RECORD_ARCHIVE_H
 #define KVMSCOPE_CLI_RECORD_ARCHIVE_H
 
-#include "vmm/cli/record_options.h"
-#include "vmm/report/profile_stacks.h"
+#include <stdbool.h>
 
-/* Writes the archive PATH and logs what is in it. The errors of profile_archive(). */
-int record_archive_write(const struct profile_options *options, const char *path);
+#include "vmm/cli/profile_arguments.h"
+#include "vmm/cli/record_options.h"
+
+/* Writes the archive PATH of the recording that ARGUMENTS select and logs what is in it; OWN: of
+ * this process, which closes other files for that. The errors of profile_archive(). */
+int record_archive_write(const struct profile_arguments *arguments, const char *path, bool own);
 
 /* With --self-contained: writes one beside each of the FILES of a recording that has ended. Errors
  * as above. */

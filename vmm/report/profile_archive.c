@@ -140,7 +140,7 @@ static int add_all(struct symbol_archive *archive, const struct symbolizer *symb
 	return error;
 }
 
-int profile_archive(const struct profile_options *options, const char *path,
+int profile_archive(const struct profile_options *options, const struct cache_file *file,
 		    struct profile_archive_counts *counts)
 {
 	struct symbol_archive *archive;
@@ -152,7 +152,7 @@ int profile_archive(const struct profile_options *options, const char *path,
 		return error;
 	error = symbolizer_run(symbolizer, NULL, NULL);
 	if (!error)
-		error = symbol_archive_create(&archive, path, options->input);
+		error = symbol_archive_create(&archive, file, options->input);
 	if (!error)
 		error = symbol_archive_close(archive, add_all(archive, symbolizer, counts),
 					     &counts->size);

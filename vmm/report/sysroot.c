@@ -121,9 +121,11 @@ static int add_kernel(const char *root, const struct profile_kernel *kernel)
 		error = make_parents(other, strlen(root));
 	if (!error)
 		error = write_kallsyms(path, kernel);
-	if (!error && kernel->build_id_size && link(path, other))
-		error = error_set(-errno, "cannot create %s: %m", other);
-	return error;
+	if (error || !kernel->build_id_size || !link(path, other))
+		return error;
+	/* EXDEV: Landlock */
+	return errno == EXDEV ? write_kallsyms(other, kernel)
+			      : error_set(-errno, "cannot create %s: %m", other);
 }
 
 static int copy_content(int from, int to, const char *path)

@@ -19,7 +19,7 @@
 #define IDENTIFIED_BYTES 65536
 
 struct symbol_archive {
-	struct cache_file file;
+	const struct cache_file *file;
 	gzFile to;
 	uint64_t bytes;
 	unsigned int files;
@@ -62,7 +62,7 @@ static int write_bytes(struct symbol_archive *archive, const void *bytes, size_t
 {
 	if (!size || gzwrite(archive->to, bytes, (unsigned int)size) == (int)size)
 		return 0;
-	return error_set(errno ? -errno : -EIO, "cannot write %s: %s", archive->file.path,
+	return error_set(errno ? -errno : -EIO, "cannot write %s: %s", archive->file->path,
 			 errno ? strerror(errno) : "compression failed");
 }
 
@@ -116,34 +116,39 @@ static int split(const char *path, char directory[PATH_MAX], const char **name)
 	return 0;
 }
 
-static int open_archive(struct symbol_archive *archive, const char *path)
+int symbol_archive_open(struct cache_file *file, const char *path)
 {
 	char directory[PATH_MAX];
 	const char *name;
-	int error = split(path, directory, &name), fd;
+	int error = split(path, directory, &name);
 
-	if (!error)
-		error = cache_file_begin(&archive->file, directory, name, CACHE_MODE_OF_BOOT);
-	if (error)
-		return error;
-	fd = fcntl(archive->file.fd, F_DUPFD_CLOEXEC, 0);
+	return error ? error : cache_file_begin(file, directory, name, CACHE_MODE_OF_BOOT);
+}
+
+static int open_stream(struct symbol_archive *archive)
+{
+	int fd = fcntl(archive->file->fd, F_DUPFD_CLOEXEC, 0);
+
 	archive->to = fd < 0 ? NULL : gzdopen(fd, "wb6");
 	if (archive->to)
 		return 0;
 	if (fd >= 0)
 		close(fd);
-	return cache_file_end(&archive->file, error_set(-ENOMEM, "no memory for an archive"));
+	return error_set(-ENOMEM, "no memory for an archive");
 }
 
-int symbol_archive_create(struct symbol_archive **created, const char *path, const char *input)
+int symbol_archive_create(struct symbol_archive **created, const struct cache_file *file,
+			  const char *input)
 {
 	struct symbol_archive *archive = calloc(1, sizeof(*archive));
 	char identity[RECORDING_TEXT_MAX];
 	int error = archive ? recording_identity(identity, input)
 			    : error_set(-ENOMEM, "no memory for an archive");
 
-	if (!error)
-		error = open_archive(archive, path);
+	if (!error) {
+		archive->file = file;
+		error = open_stream(archive);
+	}
 	if (error) {
 		free(archive);
 		return error;
@@ -228,11 +233,10 @@ int symbol_archive_close(struct symbol_archive *archive, int error, uint64_t *si
 		error = write_bytes(archive, end, sizeof(end));
 	close_error = gzclose(archive->to);
 	if (close_error && !error)
-		error = error_set(-EIO, "cannot write %s: %s", archive->file.path,
+		error = error_set(-EIO, "cannot write %s: %s", archive->file->path,
 				  close_error == Z_ERRNO ? strerror(errno) : "compression failed");
-	if (size && !fstat(archive->file.fd, &status))
+	if (size && !fstat(archive->file->fd, &status))
 		*size = (uint64_t)status.st_size;
-	error = cache_file_end(&archive->file, error);
 	free(archive);
 	return error;
 }

@@ -14,11 +14,16 @@
 #define SYMBOL_ARCHIVE_SIZE_MAX  (2ull << 30)
 #define SYMBOL_ARCHIVE_FILES_MAX 10000u
 
+struct cache_file;
 struct symbol_archive;
 
-/* Starts the archive of the recording at INPUT; it appears at PATH when it is closed. The errors of
- * reading INPUT and of open(). */
-int symbol_archive_create(struct symbol_archive **archive, const char *path, const char *input);
+/* Opens FILE for an archive that appears at PATH with cache_file_end(). The errors of open(). */
+int symbol_archive_open(struct cache_file *file, const char *path);
+
+/* Starts the archive of the recording at INPUT in FILE, which outlives it. The errors of reading
+ * INPUT and of writing. */
+int symbol_archive_create(struct symbol_archive **archive, const struct cache_file *file,
+			  const char *input);
 
 /*
  * Adds the file FROM as ENTRY/ID/NAME, as in build_id_cache.h: ENTRY is the entry's name, for
@@ -28,8 +33,7 @@ int symbol_archive_create(struct symbol_archive **archive, const char *path, con
 int symbol_archive_add(struct symbol_archive *archive, const char *entry, const char *id,
 		       const char *name, const char *from);
 
-/* Completes the archive, or removes it if ERROR is not 0. *SIZE gets its bytes. Returns the first
- * error. */
+/* Completes the archive, unless ERROR is not 0. *SIZE gets its bytes. Returns the first error. */
 int symbol_archive_close(struct symbol_archive *archive, int error, uint64_t *size);
 
 /*

@@ -9,6 +9,7 @@
 #include "shared/read_file.h"
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/symbols/build_id_cache_files.h"
 #include "vmm/symbols/symbol_archive.h"
 
 #define ID "0123456789abcdef0123456789abcdef01234567"
@@ -51,16 +52,19 @@ static int unpack(const struct setting *setting)
 static void write_archive(const struct setting *setting)
 {
 	struct symbol_archive *archive;
+	struct cache_file file;
 	char from[96];
 	uint64_t size = 0;
 
 	snprintf(from, sizeof(from), "%s/from", setting->directory);
 	put(from, "symbols", 7);
-	REQUIRE_EQUAL(symbol_archive_create(&archive, setting->archive, setting->recording), 0);
+	REQUIRE_EQUAL(symbol_archive_open(&file, setting->archive), 0);
+	REQUIRE_EQUAL(symbol_archive_create(&archive, &file, setting->recording), 0);
 	CHECK_EQUAL(symbol_archive_add(archive, "[guest.user]", ID, "elf", from), 0);
 	CHECK_EQUAL(symbol_archive_add(archive, "[kernel.kcore]", ID, "2026/kallsyms", from), 0);
 	CHECK_EQUAL(symbol_archive_add(archive, "[kernel.kcore]", ID, "2026/kcore", from), 0);
 	CHECK_EQUAL(symbol_archive_close(archive, 0, &size), 0);
+	CHECK_EQUAL(cache_file_end(&file, 0), 0);
 	CHECK(size > 0);
 }
 
@@ -141,6 +145,7 @@ TEST(symbol_archive, that_is_cut_off_is_an_error)
 TEST(symbol_archive, too_large_a_file_leaves_no_archive)
 {
 	struct symbol_archive *archive;
+	struct cache_file file;
 	struct setting setting;
 	char from[96];
 	int error;
@@ -149,10 +154,12 @@ TEST(symbol_archive, too_large_a_file_leaves_no_archive)
 	snprintf(from, sizeof(from), "%s/from", setting.directory);
 	put(from, "", 0);
 	REQUIRE_EQUAL(truncate(from, (off_t)SYMBOL_ARCHIVE_SIZE_MAX + 1), 0);
-	REQUIRE_EQUAL(symbol_archive_create(&archive, setting.archive, setting.recording), 0);
+	REQUIRE_EQUAL(symbol_archive_open(&file, setting.archive), 0);
+	REQUIRE_EQUAL(symbol_archive_create(&archive, &file, setting.recording), 0);
 	error = symbol_archive_add(archive, "[guest.user]", ID, "elf", from);
 	CHECK_EQUAL(error, -EFBIG);
 	CHECK_EQUAL(symbol_archive_close(archive, error, NULL), -EFBIG);
+	CHECK_EQUAL(cache_file_end(&file, error), -EFBIG);
 	CHECK(access(setting.archive, F_OK));
 	end(&setting);
 }
