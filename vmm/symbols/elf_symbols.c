@@ -173,6 +173,13 @@ static bool charge_name(struct reading *reading, const char *name)
 	return reading->names < NAMES_MAX;
 }
 
+static bool is_larger(Elf_Scn *section, uint64_t limit)
+{
+	GElf_Shdr header;
+
+	return section && gelf_getshdr(section, &header) && header.sh_size > limit;
+}
+
 static int read_table(struct reading *reading)
 {
 	const struct elf_file *file = reading->file;
@@ -185,6 +192,9 @@ static int read_table(struct reading *reading)
 	GElf_Sym symbol;
 	int error = 0;
 
+	if (is_larger(section, ELF_SYMBOLS_MAX) ||
+	    (section && is_larger(elf_getscn(file->elf, header.sh_link), ELF_STRINGS_MAX)))
+		return error_set(-EFBIG, "%s has a symbol table that is too large", file->path);
 	reading->dynamic = section && header.sh_type == SHT_DYNSYM;
 	if (count)
 		strings = elf_file_strings(file, header.sh_link);

@@ -23,7 +23,7 @@ enum elf_symbols_addresses {
  * a size ends at the next one or with its section; in .dynsym, which lacks local functions, it is
  * left out. If BUILD_ID is not empty, the file must have it (perf pads short ones with
  * zeros), else -ESTALE: another build has other symbols. -ENODATA: the file is stripped and has no
- * stubs; -EINVAL: not an ELF file.
+ * stubs; -EFBIG: its table is too large; -EINVAL: not an ELF file.
  */
 int elf_symbols_load(struct symbols **symbols, const char *path,
 		     enum elf_symbols_addresses addresses, struct span build_id);
