@@ -82,6 +82,28 @@ static void add_section(struct bytes *to, Elf64_Shdr *section, const void *conte
 	bytes_pad(to, 8);
 }
 
+/* Local symbols, the first empty one among them, precede the others, and sh_info is the index of
+ * the first of these (System V gABI, chapter 4). */
+static void add_symbols(struct bytes *to, Elf64_Shdr *section, const struct bytes *table)
+{
+	Elf64_Sym symbol;
+
+	section->sh_offset = to->size;
+	section->sh_size = table->size;
+	for (unsigned int others = 0; others < 2; others++)
+		for (size_t at = 0; at < table->size; at += sizeof(symbol)) {
+			bool local;
+
+			memcpy(&symbol, table->data + at, sizeof(symbol));
+			local = ELF64_ST_BIND(symbol.st_info) == STB_LOCAL;
+			if (local == others)
+				continue;
+			bytes_add(to, &symbol, sizeof(symbol));
+			section->sh_info += local;
+		}
+	bytes_pad(to, 8);
+}
+
 static void add_file(struct bytes *to, const struct symbol_file_head *head,
 		     const struct symbol_file *file, const struct bytes *build_id,
 		     const struct bytes *form)
@@ -94,7 +116,6 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head,
 		[SECTION_NOTE] = { .sh_type = SHT_NOTE, .sh_addralign = 4 },
 		[SECTION_SYMBOLS] = { .sh_type = head->dynamic ? SHT_DYNSYM : SHT_SYMTAB,
 				      .sh_link = SECTION_STRINGS,
-				      .sh_info = 1,
 				      .sh_addralign = 8,
 				      .sh_entsize = sizeof(Elf64_Sym) },
 		[SECTION_STRINGS] = { .sh_type = SHT_STRTAB },
@@ -121,7 +142,7 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head,
 	bytes_add(to, &header, sizeof(header));
 	bytes_add(to, head->segments, head->segment_count * sizeof(*head->segments));
 	add_section(to, &sections[SECTION_NOTE], build_id->data, build_id->size);
-	add_section(to, &sections[SECTION_SYMBOLS], file->table.data, file->table.size);
+	add_symbols(to, &sections[SECTION_SYMBOLS], &file->table);
 	add_section(to, &sections[SECTION_STRINGS], file->strings.data, file->strings.size);
 	add_section(to, &sections[SECTION_NAMES], names, sizeof(names));
 	add_section(to, &sections[SECTION_FORM], form->data, form->size);

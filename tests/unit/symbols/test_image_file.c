@@ -103,6 +103,40 @@ TEST(image_file, has_functions_by_file_offset)
 	free(file.data);
 }
 
+/* The header of FILE's .symtab. */
+static Elf64_Shdr symbol_section(const struct bytes *file)
+{
+	Elf64_Shdr section = { 0 };
+	Elf64_Ehdr header;
+
+	memcpy(&header, file->data, sizeof(header));
+	for (size_t i = 0; i < header.e_shnum && section.sh_type != SHT_SYMTAB; i++)
+		memcpy(&section, file->data + header.e_shoff + i * sizeof(section),
+		       sizeof(section));
+	return section;
+}
+
+/* As readers of ELF files require it; eu-elflint checks it. */
+TEST(image_file, local_symbols_precede_others)
+{
+	struct table table = small_table();
+	Elf64_Shdr section;
+	Elf64_Sym symbols[3];
+	struct bytes file;
+
+	table.symbols[1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
+	image_file_make(&file, span_of(&table, sizeof(table)), span_of(build_id, sizeof(build_id)),
+			false);
+	REQUIRE(!file.failed && file.size);
+	section = symbol_section(&file);
+	REQUIRE_EQUAL(section.sh_size, sizeof(symbols));
+	CHECK_EQUAL(section.sh_info, 2);
+	memcpy(symbols, file.data + section.sh_offset, sizeof(symbols));
+	CHECK_EQUAL(ELF64_ST_BIND(symbols[1].st_info), STB_LOCAL);
+	CHECK_EQUAL(ELF64_ST_BIND(symbols[2].st_info), STB_GLOBAL);
+	free(file.data);
+}
+
 struct unsized_table {
 	struct table table;
 	struct agent_section sections[2];
