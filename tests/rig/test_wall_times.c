@@ -119,3 +119,31 @@ TEST(wall_times, states_of_known_loads)
 	check_loads();
 	rig_result_free(&result);
 }
+
+/* Reasons have VMX's names; a guest without devices is interrupted by the host only. */
+TEST(wall_times, states_and_exits_on_kvm_intel)
+{
+	struct rig_result result;
+	struct times times;
+	const json_t *exits;
+
+	RIG_INTEL_REQUIRED();
+	rig_run_on(&result, RIG_INTEL, 200,
+		   "mkdir -p build/rig; "
+		   "build/kvmscope run --no-profile --no-control --kernel build/guests/guest.elf "
+		   "--mem 64M --append 'program=shares rounds=1000000 chunk=100000' "
+		   "> build/rig/own.out 2>&1 & vm=$!; tries=0; "
+		   "until grep -qs working build/rig/own.out || [ $((tries += 1)) = 300 ]; "
+		   "do sleep 0.2; done; build/kvmscope stat --pid $vm --time 4 --json "
+		   "> build/rig/wall-intel.json; echo stat $?; kill $vm; wait $vm");
+	if (!strstr(result.output, "stat 0\n"))
+		FAIL_TEST("kvmscope stat failed:\n%s\n%s", result.output, result.errors);
+	times = open_times("intel");
+	check_sum(&times);
+	CHECK(share(&times, "guest_ns") > 0.9);
+	exits = json_object_get(times.json, "exits");
+	CHECK_STRING(json_string_value(json_object_get(json_array_get(exits, 0), "reason")),
+		     "EXTERNAL_INTERRUPT");
+	json_decref(times.json);
+	rig_result_free(&result);
+}

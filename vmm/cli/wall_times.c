@@ -19,6 +19,7 @@ static bool is_shown(const struct vcpu_times *times, enum vcpu_times_detail deta
 void wall_times_print(const struct vcpu_times *times, enum vcpu_times_detail detail, double wall)
 {
 	double user = vcpu_times_guest_user(times);
+	uint64_t samples = times->user_samples + times->kernel_samples;
 
 	printf("%-13s", "wall time");
 	for (unsigned int i = 0; i < VCPU_STATES; i++)
@@ -32,7 +33,7 @@ void wall_times_print(const struct vcpu_times *times, enum vcpu_times_detail det
 	if (user >= 0)
 		printf("of the guest about %.2f user, %.2f kernel (estimated: %llu interrupts)\n",
 		       user / wall * 100, ((double)times->ns[VCPU_GUEST] - user) / wall * 100,
-		       (unsigned long long)(times->user_samples + times->kernel_samples));
+		       (unsigned long long)samples);
 }
 
 json_t *wall_times_json(const struct vcpu_times *times, enum vcpu_times_detail detail)
