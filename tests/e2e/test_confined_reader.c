@@ -127,7 +127,8 @@ TEST(confined_reader, diff_reads_with_the_rights_of_the_owner)
 	check_command("exec build/kvmscope diff $other $fifo > $output", "function_0");
 }
 
-TEST(confined_reader, a_crash_is_an_error_that_names_the_recording)
+/* The process that COMMAND confines crashes. */
+static void check_crash(const char *command)
 {
 	char fifo[96], line[512];
 	struct named_guest named;
@@ -135,26 +136,35 @@ TEST(confined_reader, a_crash_is_an_error_that_names_the_recording)
 	int status;
 	char *text;
 
-	NEED_ROOT;
 	recorded_guest_begin(&named, "vcpu 0", PERSPECTIVE_GUEST);
 	make_fifo(fifo, sizeof(fifo), &named);
-	snprintf(line, sizeof(line), "exec build/kvmscope export -o %s/guest.folded %s 2> %s/error",
-		 named.home, fifo, named.home);
+	snprintf(line, sizeof(line), "cd %s; exec 2> error; fifo=%s; exec $OLDPWD/build/%s",
+		 named.home, fifo, command);
 	child = start(line);
 	confined = wait_for_confined(child);
 	CHECK(confined);
-	if (confined)
+	if (confined) {
+		check_status(confined);
 		kill(confined, SIGSEGV);
+	}
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 	text = command_output(NULL, "cat %s/error", named.home);
 	CHECK(strstr(text, "fifo crashed: Segmentation fault"));
 	free(text);
 	/* Neither the file nor its partial one. */
-	text = command_output(NULL, "ls %s | grep -c guest.folded", named.home);
+	text = command_output(NULL, "ls -A %s | grep -c output", named.home);
 	CHECK_STRING(text, "0\n");
 	free(text);
 	named_guest_end(&named);
+}
+
+TEST(confined_reader, a_crash_is_an_error_that_names_the_recording)
+{
+	NEED_ROOT;
+	check_crash("kvmscope report $fifo");
+	check_crash("kvmscope export -o output.folded $fifo");
+	check_crash("kvmscope archive -o output $fifo");
 }
 
 TEST(confined_reader, a_killed_command_leaves_no_directory)
