@@ -12,6 +12,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/run_watch_address.h"
+#include "vmm/cli/run_watch_probe.h"
 #include "vmm/guest/linux/task.h"
 
 struct one {
@@ -188,7 +189,7 @@ static int add_locked(struct run_watch *watch, const struct watch_spec *spec)
 	int number, result = watch->ended ? error_set(-ESRCH, "the guest has ended") : 0;
 
 	if (!result)
-		result = run_watch_probe(&watch->probe, spec);
+		result = run_watch_probe_check(&watch->probe, spec);
 	if (!result)
 		result = locate(watch, spec, &found);
 	if (result < 0)
@@ -319,7 +320,10 @@ int run_watch_create(struct run_watch **result, const struct run_options *option
 	watch->vcpus = options->cpus;
 	watches.context = watch;
 	pthread_mutex_init(&watch->lock, NULL);
+	watch->probe.fd = -1;
 	error = watches_create(&watch->watches, &watches);
+	if (!error && (options->control || options->watch_count))
+		error = run_watch_probe_start(&watch->probe);
 	for (size_t i = 0; i < options->watch_count && error >= 0; i++)
 		error = run_watch_add(watch, &options->watches[i]);
 	if (error < 0)
@@ -334,6 +338,7 @@ void run_watch_destroy(struct run_watch *watch)
 	if (!watch)
 		return;
 	watches_destroy(watch->watches);
+	run_watch_probe_end(&watch->probe);
 	pthread_mutex_destroy(&watch->lock);
 	free(watch);
 }

@@ -26,7 +26,8 @@ struct symbols;
 struct run_watch;
 
 /* Reserves registers for the watches of OPTIONS, after trying whether this KVM supports them:
- * -ENOTSUP with the reason, or the errors of watch_add(). Forks. */
+ * -ENOTSUP with the reason, or the errors of watch_add(). Forks: the process must not have other
+ * threads. */
 int run_watch_create(struct run_watch **watch, const struct run_options *options);
 /* NULL is a no-op. */
 void run_watch_destroy(struct run_watch *watch);

@@ -7,7 +7,6 @@
 #include "shared/error.h"
 #include "vmm/guest/linux/per_cpu.h"
 #include "vmm/guest/symbol_table.h"
-#include "vmm/machine/host_probe.h"
 
 static bool offset_on(const struct run_watch_guest *guest, unsigned int vcpu, uint64_t *offset)
 {
@@ -94,55 +93,4 @@ int run_watch_locate(const struct run_watch_guest *guest, const struct watch_spe
 	for (unsigned int i = 0; i < guest->vcpus && result > 0; i++)
 		result = check_alignment(spec, found->on[i]);
 	return result;
-}
-
-/* Set in all addresses of the kernel's half, with 48 and with 57 bits (SDM vol. 1 3.3.7.1). */
-#define UPPER_HALF (1ull << 63)
-
-static bool is_kernel(const struct watch_spec *spec)
-{
-	return *spec->symbol || spec->offset & UPPER_HALF;
-}
-
-/* ROW is the probe's result: it works in kernel code, in user code, or in both. */
-static int check_kind(const struct watch_spec *spec, const struct probe_row *row)
-{
-	bool code = spec->kind == BREAKPOINT_EXECUTE;
-	unsigned int needed = is_kernel(spec) ? PROBE_IN_KERNEL : PROBE_IN_USER;
-
-	/* Data can be accessed from anywhere: working in a part of the code would miss accesses. */
-	if (!code)
-		needed = PROBE_IN_KERNEL | PROBE_IN_USER;
-	if ((row->works & needed) == needed)
-		return 0;
-	return error_set(
-		-ENOTSUP,
-		"this host's KVM does not report %s in guests correctly (%s); see kvmscope doctor",
-		code ? "breakpoints in code" : "accesses to watched data", row->detail);
-}
-
-static int probe_once(const char *id, struct probe_row *row)
-{
-	return row->id ? 0 : probe_one(id, row);
-}
-
-static int probe_code(struct run_watch_probe *probe, const struct watch_spec *spec)
-{
-	int error = probe_once("debug.breakpoint", &probe->code);
-
-	if (!error)
-		error = check_kind(spec, &probe->code);
-	if (!error)
-		error = probe_once("debug.single_step", &probe->step);
-	return error ? error : check_kind(spec, &probe->step);
-}
-
-int run_watch_probe(struct run_watch_probe *probe, const struct watch_spec *spec)
-{
-	int error;
-
-	if (spec->kind == BREAKPOINT_EXECUTE)
-		return probe_code(probe, spec);
-	error = probe_once("debug.watchpoint", &probe->data);
-	return error ? error : check_kind(spec, &probe->data);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where in the guest a watch is, and whether this host's KVM can watch it. One thread at a time. */
+/* Where in the guest a watch is. One thread at a time. */
 #ifndef KVMSCOPE_CLI_RUN_WATCH_ADDRESS_H
 #define KVMSCOPE_CLI_RUN_WATCH_ADDRESS_H
 
@@ -10,7 +10,6 @@
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/kvm/vm.h"
-#include "vmm/machine/host_probe.h"
 #include "vmm/sample/sampler.h"
 
 struct run_watch_guest {
@@ -38,14 +37,5 @@ struct run_watch_address {
  */
 int run_watch_locate(const struct run_watch_guest *guest, const struct watch_spec *spec,
 		     struct run_watch_address *found);
-
-/* Results of the probes of guest debugging; zeroed: nothing was tried yet. */
-struct run_watch_probe {
-	struct probe_row code, data, step; /* without an id: not tried */
-};
-
-/* Tries, when it is first needed, whether this KVM can watch SPEC. -ENOTSUP with the reason;
- * -ENOMEM. Forks. */
-int run_watch_probe(struct run_watch_probe *probe, const struct watch_spec *spec);
 
 #endif

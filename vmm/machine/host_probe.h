@@ -41,11 +41,7 @@ struct probe_row {
  * probe_free(). -ENOMEM. Forks: the process must not have other threads.
  */
 int probe_all(struct probe_row **rows, size_t *count);
-/*
- * Runs the probe ID, which must exist. -ENOMEM. Forks. The probes of guest debugging may also run
- * while there are other threads: their children only use locks that fork() itself restores
- * (malloc's, stdio's).
- */
+/* Runs the probe ID, which must exist. -ENOMEM. Forks: the process must not have other threads. */
 int probe_one(const char *id, struct probe_row *row);
 /* NULL is a no-op. */
 void probe_free(struct probe_row *rows, size_t count);
