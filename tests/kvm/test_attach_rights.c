@@ -76,7 +76,7 @@ static bool wait_until_left_with(pid_t pid, uint64_t allowed)
 	return are_left_with(pid, allowed);
 }
 
-static uint64_t allowed(void)
+static int perf_event_paranoid(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/perf_event_paranoid", "re");
 	int level = 0;
@@ -85,7 +85,12 @@ static uint64_t allowed(void)
 		level = 0;
 	if (file)
 		fclose(file);
-	return level > 2 ? KEPT | 1ull << CAP_SYS_ADMIN : KEPT;
+	return level;
+}
+
+static uint64_t allowed(void)
+{
+	return perf_event_paranoid() > 2 ? KEPT | 1ull << CAP_SYS_ADMIN : KEPT;
 }
 
 static bool is_unprivileged(void)
@@ -168,6 +173,41 @@ TEST(attach_rights, files_of_other_users_can_still_be_written)
 	CHECK_EQUAL(keep_in_child(NULL), 0);
 	unlink(path);
 	rmdir(directory);
+}
+
+/* Before Linux 5.8 there are no CAP_PERFMON and CAP_BPF: CAP_SYS_ADMIN opens perf events there. */
+static uint64_t kept_without_new_capabilities(void)
+{
+	static const unsigned int old[] = { CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_ADMIN };
+	int ends[2];
+	uint64_t kept = 0;
+	pid_t child;
+
+	CHECK(!pipe(ends));
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		if (rights_keep_only(old, 3) || rights_keep(NULL, 0, false))
+			_exit(1);
+		kept = permitted("/proc/self/status");
+		_exit(write(ends[1], &kept, sizeof(kept)) != sizeof(kept));
+	}
+	close(ends[1]);
+	CHECK_EQUAL(read(ends[0], &kept, sizeof(kept)), (ssize_t)sizeof(kept));
+	close(ends[0]);
+	waitpid(child, NULL, 0);
+	return kept;
+}
+
+TEST(attach_rights, an_old_kernel_keeps_only_what_perf_needs)
+{
+	uint64_t kept;
+
+	if (is_unprivileged())
+		SKIP("there are no rights to drop here");
+	kept = kept_without_new_capabilities();
+	CHECK_EQUAL(kept, 1ull << CAP_SYS_PTRACE |
+				  (perf_event_paranoid() > 1 ? 1ull << CAP_SYS_ADMIN : 0));
 }
 
 /*

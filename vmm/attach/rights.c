@@ -138,9 +138,6 @@ int rights_keep(const struct rights_file *files, size_t count, bool reads_filter
 	const size_t spare_count = sizeof(spares) / sizeof(spares[0]);
 	int error;
 
-	/* Before Linux 5.8, CAP_SYS_ADMIN is needed for everything. */
-	if (prctl(PR_CAPBSET_READ, CAP_PERFMON) < 0)
-		return 0;
 	error = try_without(spares, spare_count);
 	spares[0].needed = !are_accessible(files, count);
 	spares[1].needed = reads_filters || !may_use_perf();

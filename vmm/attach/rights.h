@@ -19,10 +19,10 @@ struct rights_file {
 /*
  * Drops all other capabilities of the calling thread and of threads it creates later, and forbids
  * gaining any by execve(). Keeps, if present: CAP_DAC_OVERRIDE, if one of FILES needs it, e.g. in
- * another user's directory; CAP_SYS_ADMIN, if perf needs it (Debian's kernels, with
- * kernel.perf_event_paranoid at 3), or with READS_FILTERS, to read other threads' seccomp filters
- * (ptrace(2), PTRACE_SECCOMP_GET_FILTER). 0, also if there is nothing to drop; -EPERM: the kernel
- * refuses.
+ * another user's directory; CAP_SYS_ADMIN, if perf needs it (before Linux 5.8 with
+ * kernel.perf_event_paranoid at 2, on Debian's kernels at 3), or with READS_FILTERS, to read other
+ * threads' seccomp filters (ptrace(2), PTRACE_SECCOMP_GET_FILTER). 0, also if there is nothing to
+ * drop; -EPERM: the kernel refuses.
  */
 int rights_keep(const struct rights_file *files, size_t count, bool reads_filters);
 
