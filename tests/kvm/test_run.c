@@ -132,6 +132,38 @@ TEST(run, delay_of_the_guest_s_overflows_is_reported)
 		       "the guest's PMU: 20 overflows were reported, ");
 }
 
+/* In a mount namespace of its own, KVM looks as if its module had the parameter. */
+#define MEDIATED                                                                                   \
+	"unshare --mount sh -c 'mount -t tmpfs none /sys/module && "                               \
+	"mkdir -p /sys/module/kvm/parameters && "                                                  \
+	"echo Y > /sys/module/kvm/parameters/enable_mediated_pmu && exec %s %s' 2>&1"
+
+/* An event of the host's counters would make the start of other VMs fail. */
+TEST(run, a_mediated_PMU_keeps_the_host_s_counters)
+{
+	char path[PATH_MAX], *text;
+	struct probe_row row;
+	int status;
+
+	GUEST_REQUIRED();
+	REQUIRE_EQUAL(probe_one("pmu.emulated", &row), 0);
+	if (row.state == PROBE_NO)
+		SKIP("%s", row.detail);
+	if (!command_succeeds("unshare --mount true"))
+		SKIP("this process may not create a mount namespace");
+	program_path(path);
+	text = command_output(&status, MEDIATED, path,
+			      "run --no-profile --kernel " GUEST_IMAGE " --mem 64M --pmu emulated "
+			      "--append \"program=pmu pmu=registers\"");
+	CHECK_EQUAL(status, 0);
+	CHECK(strstr(text, "(enable_mediated_pmu), so the guest's PMU counts cycles by its run "));
+	free(text);
+	text = command_output(NULL, MEDIATED, path, "doctor");
+	CHECK(strstr(text, "enable_mediated_pmu: events of cycles and VMs exclude each other"));
+	CHECK(strstr(text, "cycles from the guest's run time"));
+	free(text);
+}
+
 /* Even if the guest ends in the middle of a line. */
 TEST(run, summary_follows_the_guest_s_output)
 {

@@ -10,6 +10,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "shared/mediated_pmu.h"
 #include "vmm/kvm/cpuid.h"
 #include "vmm/kvm/lapic.h"
 #include "vmm/kvm/msr.h"
@@ -188,7 +189,12 @@ int pmu_vcpu_create(struct vcpu *vcpu, struct cpuid_table *table, const struct p
 
 int pmu_vcpu_add(struct vcpu *vcpu, struct cpuid_table *table)
 {
-	return pmu_vcpu_create(vcpu, table, &pmu_host_perf);
+	const bool mediated = mediated_pmu_is_enabled("/sys/module");
+
+	if (mediated && !vcpu->index)
+		log_info("KVM gives its guests this host's counters (enable_mediated_pmu), so the "
+			 "guest's PMU counts cycles by its run time only");
+	return pmu_vcpu_create(vcpu, table, mediated ? NULL : &pmu_host_perf);
 }
 
 static void report_scaled(const struct vcpu *vcpu)
