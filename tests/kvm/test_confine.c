@@ -8,20 +8,26 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/bpf.h>
+#include <linux/kvm.h>
 #include <linux/landlock.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
+#include <utmp.h>
 
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
@@ -44,24 +50,49 @@ static const struct call {
 } calls[] = {
 	{ "execve", SYS_execve, { 0 } },
 	{ "execveat", SYS_execveat, { 0 } },
+	{ "fork", SYS_fork, { 0 } },
+	{ "vfork", SYS_vfork, { 0 } },
+	{ "clone of a process", SYS_clone, { SIGCHLD } },
 	{ "ptrace", SYS_ptrace, { PTRACE_ATTACH, 1 } },
 	{ "process_vm_readv", SYS_process_vm_readv, { 1 } },
+	/* signal 0 */
+	{ "kill", SYS_kill, { 1 } },
+	{ "tgkill of another process", SYS_tgkill, { 1, 1 } },
+	{ "tkill", SYS_tkill, { 1 } },
+	{ "rt_sigqueueinfo", SYS_rt_sigqueueinfo, { 1 } },
+	{ "pidfd_open", SYS_pidfd_open, { 1 } },
+	{ "pidfd_send_signal", SYS_pidfd_send_signal, { -1ull } },
+	{ "fcntl F_SETOWN", SYS_fcntl, { -1ull, F_SETOWN, 1 } },
+	{ "prlimit64", SYS_prlimit64, { 1 } },
+	{ "setpriority", SYS_setpriority, { 0, 1 } },
+	{ "sched_setaffinity", SYS_sched_setaffinity, { 1 } },
 	{ "socket", SYS_socket, { AF_INET, SOCK_STREAM } },
 	{ "socket AF_UNIX", SYS_socket, { AF_UNIX, SOCK_STREAM } },
+	{ "socketpair", SYS_socketpair, { AF_UNIX, SOCK_STREAM } },
 	{ "connect", SYS_connect, { 0 } },
 	{ "truncate", SYS_truncate, { 0 } },
 	{ "openat to truncate", SYS_openat, { -1ull, 0, O_RDONLY | O_TRUNC } },
+	{ "open", SYS_open, { 0 } },
+	{ "openat2", SYS_openat2, { 0 } },
 	{ "chmod", SYS_chmod, { 0, 04755 } },
 	{ "fchmod to setuid", SYS_fchmod, { -1ull, 04755 } },
 	{ "setxattr", SYS_setxattr, { 0 } },
+	{ "mmap to execute", SYS_mmap, { 0, 4096, PROT_READ | PROT_EXEC } },
+	{ "mprotect to execute", SYS_mprotect, { 0, 4096, PROT_READ | PROT_EXEC } },
 	{ "pkey_mprotect", SYS_pkey_mprotect, { 0 } },
+	{ "prctl PR_SET_DUMPABLE", SYS_prctl, { PR_SET_DUMPABLE, 1 } },
 	/* The kernel ignores the upper half. */
 	{ "ioctl TIOCSTI", SYS_ioctl, { -1ull, (1ull << 32) | TIOCSTI } },
-	{ "bpf", SYS_bpf, { BPF_MAP_CREATE } },
+	{ "ioctl KVM_CREATE_VM", SYS_ioctl, { -1ull, KVM_CREATE_VM } },
+	{ "bpf to attach a program", SYS_bpf, { BPF_PROG_ATTACH } },
+	{ "bpf to load a program", SYS_bpf, { BPF_PROG_LOAD } },
 	{ "mount", SYS_mount, { 0 } },
+	{ "unshare", SYS_unshare, { 0 } },
 	{ "setresuid", SYS_setresuid, { 0 } },
 	{ "finit_module", SYS_finit_module, { 0 } },
 	{ "io_uring_setup", SYS_io_uring_setup, { 1 } },
+	/* It is harmless, but on no list. */
+	{ "getppid", SYS_getppid, { 0 } },
 };
 
 /* Of a thread that ptrace has stopped and that is in a system call. */
@@ -199,33 +230,68 @@ static pid_t find_thread(pid_t pid, const char *name)
 	return found;
 }
 
+/* 0, after a failure: there is none within 30 s. */
+static pid_t wait_for_thread(pid_t pid, const char *name)
+{
+	pid_t thread = 0;
+
+	for (int tries = 0; tries < 600 && !thread; tries++) {
+		thread = find_thread(pid, name);
+		if (!thread)
+			usleep(50000);
+	}
+	if (!thread)
+		FAIL_TEST("there is no thread %s", name);
+	return thread;
+}
+
 static void start(struct program *program, const char *arguments)
 {
 	program_start(program, arguments);
-	for (int tries = 0; tries < 600 && !find_thread(program->pid, "vCPU 0"); tries++)
-		usleep(50000);
-	REQUIRE(find_thread(program->pid, "vCPU 0") > 0);
+	REQUIRE(wait_for_thread(program->pid, "vCPU 0") > 0);
 	usleep(200000); /* it enters the guest */
 }
+
+/* A directory for one test. No '_' in it: see program.h. */
+static void make_directory(char path[64])
+{
+	char *made;
+
+	do {
+		strcpy(path, "/tmp/kvmscope-confine-XXXXXX");
+		made = mkdtemp(path);
+		REQUIRE(made);
+	} while (strchr(path, '_') && !rmdir(path));
+}
+
+static void remove_directory(const char *path)
+{
+	free(command_output(NULL, "rm -r %s", path));
+}
+
+static void check_threads(pid_t pid, const char *const *names, size_t count)
+{
+	unsigned long long syscall = find_syscall(pid);
+
+	for (size_t i = 0; i < count; i++) {
+		pid_t thread = wait_for_thread(pid, names[i]);
+
+		if (thread)
+			check_thread(thread, names[i], syscall);
+	}
+}
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 TEST(confine, no_thread_may_leave_its_sandbox)
 {
 	static const char *const names[] = { "vCPU 0",    "vCPU 1",  "devices",
 					     "collector", "control", "kvmscope" };
 	struct program program;
-	unsigned long long syscall;
 
 	GUEST_REQUIRED();
 	start(&program, RUN " --cpus 2");
-	syscall = find_syscall(program.pid);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		pid_t thread = find_thread(program.pid, names[i]);
-
-		if (!thread)
-			FAIL_TEST("there is no thread %s", names[i]);
-		else
-			check_thread(thread, names[i], syscall);
-	}
+	check_threads(program.pid, names, COUNT(names));
 	/* The guest is not disturbed. */
 	kill(program.pid, SIGTERM);
 	program_wait(&program);
@@ -233,7 +299,41 @@ TEST(confine, no_thread_may_leave_its_sandbox)
 	CHECK(strstr(program.text, " samples in "));
 }
 
-/* The same tools find what is allowed. */
+#define SAMPLED_BY "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --console none --sampler "
+
+static bool has_bpf(void)
+{
+	struct program program;
+
+	program_run(&program, SAMPLED_BY "bpf --duration 1 -o /dev/null --append program=spin");
+	return !program.status;
+}
+
+/* The thread "unwind table" ends too soon for this. */
+TEST(confine, no_thread_of_an_option_may_leave_its_sandbox)
+{
+	static const char *const names[] = { "agent", "watchdog" }, *const attach[] = { "attach" };
+	char directory[64], arguments[512];
+	struct program program;
+	bool bpf;
+
+	GUEST_REQUIRED();
+	bpf = has_bpf();
+	make_directory(directory);
+	snprintf(arguments, sizeof(arguments),
+		 SAMPLED_BY "%s --agent=guest --flight 1s --trigger stuck=60000 -o %s/perf.data "
+			    "--append program=shares_rounds=1000000_chunk=1000000",
+		 bpf ? "bpf" : "kick", directory);
+	start(&program, arguments);
+	check_threads(program.pid, names, COUNT(names));
+	if (bpf)
+		check_threads(program.pid, attach, 1);
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	CHECK_EQUAL(program.status, 0);
+	remove_directory(directory);
+}
+
 TEST(confine, without_a_sandbox_the_calls_are_possible)
 {
 	struct user_regs_struct registers;
@@ -244,7 +344,7 @@ TEST(confine, without_a_sandbox_the_calls_are_possible)
 	GUEST_REQUIRED();
 	start(&program, RUN " --no-sandbox");
 	syscall = find_syscall(program.pid);
-	thread = find_thread(program.pid, "devices");
+	thread = wait_for_thread(program.pid, "devices");
 	stop(thread, &registers);
 	CHECK(inject(thread, syscall, &registers, SYS_socket,
 		     (const unsigned long long[]){ AF_INET, SOCK_STREAM, 0 }) >= 0);
@@ -253,6 +353,79 @@ TEST(confine, without_a_sandbox_the_calls_are_possible)
 	ptrace(PTRACE_DETACH, thread, 0, 0);
 	kill(program.pid, SIGTERM);
 	program_wait(&program);
+}
+
+/* The descriptor of PID for the clock of its first vCPU; -1: none. */
+static int find_event(pid_t pid)
+{
+	char *fd = command_output(NULL,
+				  "ls -l /proc/%d/fd | sed -n 's/.* \\([0-9]*\\) -> "
+				  "anon_inode:.perf_event.*/\\1/p' | head -n 1",
+				  pid);
+	int found = *fd ? atoi(fd) : -1;
+
+	free(fd);
+	return found;
+}
+
+/* A vCPU thread may direct the signals of its clock. True if they then kill VICTIM. */
+static bool directs_signals_to(pid_t victim, const char *options)
+{
+	const struct f_owner_ex owner = { .type = F_OWNER_PID, .pid = victim };
+	struct user_regs_struct registers;
+	struct program program;
+	unsigned long long syscall, at;
+	uint64_t word;
+	pid_t thread;
+	bool ended;
+
+	start(&program, options);
+	syscall = find_syscall(program.pid);
+	thread = wait_for_thread(program.pid, "vCPU 0");
+	stop(thread, &registers);
+	at = (registers.rsp - RED_ZONE) & ~7ull;
+	memcpy(&word, &owner, sizeof(word));
+	CHECK_EQUAL(ptrace(PTRACE_POKEDATA, thread, at, word), 0);
+	CHECK_EQUAL(inject(thread, syscall, &registers, SYS_fcntl,
+			   (const unsigned long long[]){
+				   (unsigned long long)find_event(program.pid), F_SETOWN_EX, at }),
+		    0);
+	ptrace(PTRACE_SETREGS, thread, 0, &registers);
+	ptrace(PTRACE_DETACH, thread, 0, 0);
+	usleep(500000); /* about 500 signals */
+	ended = waitpid(victim, NULL, WNOHANG) == victim;
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	return ended;
+}
+
+static pid_t start_victim(void)
+{
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		for (;;)
+			pause();
+	return child;
+}
+
+TEST(confine, signals_of_a_clock_reach_no_other_process)
+{
+	pid_t victim;
+
+	GUEST_REQUIRED();
+	if (!(syscall(SYS_landlock_create_ruleset, NULL, 0, 1u << 1) & 1 << 1))
+		SKIP("needs Linux 6.15, whose Landlock confines signals");
+	victim = start_victim();
+	if (directs_signals_to(victim, RUN " -F 1000 --sampler kick")) {
+		FAIL_TEST("signals of a confined thread reached another process");
+	} else if (!directs_signals_to(victim, RUN " -F 1000 --sampler kick --no-sandbox")) {
+		FAIL_TEST("without the sandbox they did not, either");
+		kill(victim, SIGKILL);
+		waitpid(victim, NULL, 0);
+	}
 }
 
 static void check_violation(const char *name)
@@ -265,7 +438,7 @@ static void check_violation(const char *name)
 
 	start(&program, RUN);
 	syscall = find_syscall(program.pid);
-	thread = find_thread(program.pid, name);
+	thread = wait_for_thread(program.pid, name);
 	stop(thread, &registers);
 	CHECK_EQUAL(inject(thread, syscall, &registers, SYS_execve,
 			   (const unsigned long long[]){ 0, 0, 0 }),
@@ -286,6 +459,52 @@ TEST(confine, a_violation_names_the_thread_and_the_call)
 	check_violation("vCPU 0");
 	check_violation("devices");
 	check_violation("collector");
+}
+
+static struct termios settings_of(int terminal)
+{
+	struct termios settings = { 0 };
+
+	CHECK_EQUAL(tcgetattr(terminal, &settings), 0);
+	return settings;
+}
+
+/* The user's shell gets the terminal back as it was. */
+TEST(confine, a_violation_restores_the_terminal)
+{
+	struct user_regs_struct registers;
+	struct termios before, during, after;
+	int terminal, other_end, status;
+	pid_t child, thread;
+	unsigned long long syscall;
+
+	GUEST_REQUIRED();
+	REQUIRE_EQUAL(openpty(&terminal, &other_end, NULL, NULL, NULL), 0);
+	before = settings_of(terminal);
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		login_tty(other_end);
+		program_exec("run --no-profile --kernel " GUEST_IMAGE
+			     " --mem 64M --timeout 250 --append program=spin");
+	}
+	thread = wait_for_thread(child, "vCPU 0");
+	usleep(200000);
+	during = settings_of(terminal);
+	CHECK(!(during.c_lflag & ICANON));
+	syscall = find_syscall(child);
+	stop(thread, &registers);
+	CHECK_EQUAL(inject(thread, syscall, &registers, SYS_execve,
+			   (const unsigned long long[]){ 0, 0, 0 }),
+		    TRAPPED);
+	ptrace(PTRACE_DETACH, thread, 0, SIGSYS);
+	CHECK_EQUAL(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	after = settings_of(terminal);
+	CHECK_EQUAL(after.c_lflag, before.c_lflag);
+	CHECK_EQUAL(after.c_iflag, before.c_iflag);
+	close(terminal);
+	close(other_end);
 }
 
 static char *status_of(const struct program *program)
@@ -340,23 +559,6 @@ TEST(confine, no_capability_can_be_regained)
 	program_wait(&program);
 }
 
-/* A directory for one test. No '_' in it: see program.h. */
-static void make_directory(char path[64])
-{
-	char *made;
-
-	do {
-		strcpy(path, "/tmp/kvmscope-confine-XXXXXX");
-		made = mkdtemp(path);
-		REQUIRE(made);
-	} while (strchr(path, '_') && !rmdir(path));
-}
-
-static void remove_directory(const char *path)
-{
-	free(command_output(NULL, "rm -r %s", path));
-}
-
 /* The files that a run opens late are found where links lead. */
 TEST(confine, links_lead_to_other_directories)
 {
@@ -399,7 +601,7 @@ TEST(confine, a_kernel_in_the_root_directory_permits_nothing_else)
 			"-o /dev/null --append program=spin");
 	unlink(link);
 	syscall = find_syscall(program.pid);
-	thread = find_thread(program.pid, "collector");
+	thread = wait_for_thread(program.pid, "collector");
 	stop(thread, &registers);
 	CHECK_EQUAL(open_foreign(thread, syscall, &registers), -EACCES);
 	ptrace(PTRACE_SETREGS, thread, 0, &registers);

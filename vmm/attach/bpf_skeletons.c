@@ -5,11 +5,13 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -77,6 +79,26 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 		     : 0;
 }
 
+/* When libbpf first needs links of perf events it loads a program to see whether the kernel has
+ * them. A thread that is confined later may not load any, so this is now. */
+static void detect_links(const struct bpf_program *program)
+{
+	const struct perf_event_attr attribute = {
+		.size = sizeof(attribute),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = UINT32_MAX,
+		.disabled = 1,
+	};
+	int event = (int)syscall(SYS_perf_event_open, &attribute, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	struct bpf_link *link =
+		event < 0 ? NULL : bpf_program__attach_perf_event_opts(program, event, NULL);
+
+	if (!link && event >= 0)
+		close(event);
+	bpf_link__destroy(link); /* closes the event, too */
+}
+
 static void unload(void)
 {
 	rip_events_close(shared.rip_events);
@@ -98,6 +120,8 @@ static int open_programs(const struct btf *kernel)
 	error = load(shared.programs, kernel);
 	if (error)
 		unload();
+	else
+		detect_links(shared.programs->progs.sample);
 	return error;
 }
 

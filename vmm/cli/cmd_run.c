@@ -485,7 +485,7 @@ static void clean_up(struct run *run)
 	run_profile_destroy(run->profile);
 	destroy_machine(run);
 	vcpu_statistic_close(&run->interpreted);
-	sandbox_broker_end(run->disk_reader);
+	sandbox_broker_leave(run->disk_reader);
 	for (size_t i = 0; i < RUN_DISKS_MAX; i++)
 		free(run->disks[i]);
 	if (run->signal_fd >= 0)

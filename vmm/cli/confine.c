@@ -25,6 +25,7 @@
 #include "vmm/cli/confine_calls.h"
 #include "vmm/cli/run_bpf.h"
 #include "vmm/control/run_directory.h"
+#include "vmm/devices/terminal.h"
 #include "vmm/perf_data/output_path.h"
 #include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/build_id_cache_files.h"
@@ -41,6 +42,16 @@
 #define ALL         ((LANDLOCK_ACCESS_FS_REFER << 1) - 1)
 #define OF_FILES                                                                                   \
 	(LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
+
+/* struct landlock_ruleset_attr and its constants in Linux 6.12 (version 6) and 6.15, newer than the
+ * headers of Debian 12 (linux/landlock.h). */
+struct ruleset {
+	uint64_t handled_access_fs, handled_access_net, scoped;
+};
+#define VERSION_SCOPE        6
+#define SCOPE_SIGNAL         (1ull << 1)
+#define QUERY_ERRATA         (1u << 1)
+#define ERRATUM_SAME_PROCESS (1 << 1) /* fixed: the threads of a process may signal each other */
 
 /* Set before the first thread starts, constant afterwards. */
 static struct {
@@ -197,17 +208,42 @@ static int allow_files(const struct run_options *options)
 	return error ? error : allow_sockets(options);
 }
 
+static int query_landlock(unsigned int flags)
+{
+	return (int)syscall(SYS_landlock_create_ruleset, NULL, 0, flags);
+}
+
+/* Signals to other processes, also by F_SETOWN; threads of this one have rules of their own. */
+static bool can_scope_signals(int version)
+{
+	return version >= VERSION_SCOPE && query_landlock(QUERY_ERRATA) & ERRATUM_SAME_PROCESS;
+}
+
+static void report_unconfined_files(void)
+{
+	static const char text[] =
+		"files are not confined: Linux 5.19 with Landlock is needed for that";
+
+	if (geteuid())
+		log_debug("%s", text);
+	else
+		log_warning("%s; for an untrusted guest use --user", text);
+}
+
 static int create_rules(const struct run_options *options)
 {
-	const struct landlock_ruleset_attr all = { .handled_access_fs = ALL };
-	int version =
-		(int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	struct ruleset all = { .handled_access_fs = ALL };
+	int version = query_landlock(LANDLOCK_CREATE_RULESET_VERSION);
 
 	if (version < VERSION_MIN) {
-		log_debug("files are not confined: Linux 5.19 with Landlock is needed for that");
+		report_unconfined_files();
 		return 0;
 	}
-	confinement.rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
+	if (can_scope_signals(version))
+		all.scoped = SCOPE_SIGNAL;
+	confinement.rules =
+		(int)syscall(SYS_landlock_create_ruleset, &all,
+			     all.scoped ? sizeof(all) : sizeof(all.handled_access_fs), 0);
 	if (confinement.rules < 0)
 		return error_set(-errno, "cannot create rules of Landlock: %m");
 	fcntl(confinement.rules, F_SETFD, FD_CLOEXEC);
@@ -251,10 +287,19 @@ static int drop_rights(void)
 	return error ? error : drop_rights_of_attach(run_bpf_is_tried(options));
 }
 
+/* Started by a thread that is confined: the rights and files of that thread apply. */
+static bool has_confined_parent(const char *thread)
+{
+	return !strncmp(thread, "vCPU ", 5) || !strcmp(thread, "unwind table");
+}
+
 static int confine(const char *thread)
 {
-	int error = drop_rights();
+	int error;
 
+	if (has_confined_parent(thread))
+		return confine_calls(thread);
+	error = drop_rights();
 	/* Before Linux 5.8, rights_keep() has not done this. */
 	if (!error && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		error = error_set(-errno, "NO_NEW_PRIVS: %m");
@@ -270,6 +315,7 @@ static void confine_thread(const char *name)
 		return;
 	log_error("cannot confine the thread %s: %s; --no-sandbox runs without", name,
 		  error_message());
+	terminal_restore();
 	_exit(EXIT_FAILED);
 }
 
@@ -371,4 +417,9 @@ int confine_check_output(const char *path)
 int confine_main(void)
 {
 	return confinement.active ? confine("main") : 0;
+}
+
+bool confine_is_active(void)
+{
+	return confinement.active;
 }

@@ -8,6 +8,8 @@
 #ifndef KVMSCOPE_CLI_CONFINE_H
 #define KVMSCOPE_CLI_CONFINE_H
 
+#include <stdbool.h>
+
 #include "vmm/cli/run_options.h"
 
 /*
@@ -21,6 +23,10 @@ int confine_start(const struct run_options *options);
 /* Confines the main thread, which has opened everything by now. 0, or a negative errno with its
  * message. */
 int confine_main(void);
+
+/* True after confine_start() if the threads are confined: they can create no process. Any thread.
+ */
+bool confine_is_active(void);
 
 /* Checks that the sandbox permits PATH, a later recording: it permits the directory of -o and what
  * is below. 0, or -EACCES with its message. Any thread. */

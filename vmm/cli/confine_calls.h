@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seccomp filters of the threads of kvmscope run. The threads that handle the guest's input, those
- * of vCPUs and devices, have a list of allowed calls. The others read and write files of many kinds
- * and have a list of forbidden calls: programs, other processes, new sockets, BPF programs, the
- * kernel's configuration. Every thread needs a filter, as all of them share their memory.
+ * Seccomp filters of the threads of kvmscope run: for each thread the system calls that it may
+ * make, with the arguments that matter. Every thread needs a filter, as all of them share their
+ * memory. A thread that a confined one has started, of a vCPU for example, has both filters.
  */
 #ifndef KVMSCOPE_CLI_CONFINE_CALLS_H
 #define KVMSCOPE_CLI_CONFINE_CALLS_H
 
 #include <stdbool.h>
 
-/* Compiles the filters. With BPF, maps and events of loaded programs may be used. Main thread. 0,
- * or a negative errno with its message. */
+/* Compiles the filters. With BPF, the thread "attach" may use it. Main thread; the process must not
+ * fork afterwards. 0, or a negative errno with its message. */
 int confine_calls_prepare(bool bpf);
 
 /*
- * Installs the filter for the calling thread, called THREAD. A call that is not allowed ends the
- * process with a message that names the thread and the call. 0, or a negative errno with its
- * message.
+ * Installs the filter for the calling thread, called THREAD. A call that is not allowed restores
+ * the terminal and ends the process with a message that names the thread and the call. 0, -EINVAL
+ * if there is no filter for that name, or another negative errno, with its message.
  */
 int confine_calls(const char *thread);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "vmm/cli/confine.h"
 #include "vmm/disk/sandbox_work.h"
 #include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/build_id_cache_files.h"
@@ -159,7 +160,7 @@ int confined_read(const struct profile_arguments *arguments, const struct profil
 	struct stat status;
 	int error;
 
-	if (geteuid())
+	if (geteuid() || confine_is_active())
 		return function(context);
 	find_places(&places, arguments, other, output);
 	/* The owner may be unable to write to the places that the options select. */

@@ -13,6 +13,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/open_disks.h"
+#include "vmm/cli/confine.h"
 #include "vmm/daemon/recording_file.h"
 #include "vmm/disk/disk_symbols.h"
 #include "vmm/disk/guest_disk.h"
@@ -149,7 +150,7 @@ void recording_disks_search(const struct recording_disks *recording)
 
 	if (!recording->count || !is_file(recording->output))
 		return;
-	if (recording->broker && !geteuid())
+	if (recording->broker && !geteuid() && !confine_is_active())
 		search_confined(recording);
 	else
 		search(&context);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "vmm/attach/rights.h"
 
 /* Of the process: all others are closed. */
 #define PROBE_FD 3
@@ -23,10 +25,12 @@ static const char *const probes[] = { [WATCH_PROBE_CODE] = "debug.breakpoint",
 /* A row points to constants of the program, which both processes have at the same addresses. */
 static _Noreturn void serve(int fd, pid_t caller)
 {
+	/* The device belongs to root, and --user may be another one. */
+	static const unsigned int kept[] = { CAP_DAC_OVERRIDE };
 	unsigned char which;
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != caller ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || (fd != PROBE_FD && dup2(fd, PROBE_FD) < 0) ||
+	    rights_keep_only(kept, 1) || (fd != PROBE_FD && dup2(fd, PROBE_FD) < 0) ||
 	    close_range(PROBE_FD + 1, UINT_MAX, 0))
 		_exit(1);
 	while (read(PROBE_FD, &which, 1) == 1 && which < WATCH_PROBES) {

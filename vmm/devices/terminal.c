@@ -32,8 +32,7 @@ static const int ending_signals[] = { SIGHUP,  SIGINT, SIGQUIT, SIGTERM, SIGABRT
 				      SIGSEGV, SIGBUS, SIGILL,  SIGFPE };
 #define ENDING_SIGNALS (sizeof(ending_signals) / sizeof(ending_signals[0]))
 
-/* Async-signal-safe. */
-static void restore(void)
+void terminal_restore(void)
 {
 	if (atomic_exchange(&taken, false))
 		tcsetattr(saved_fd, TCSANOW, &saved_settings);
@@ -42,7 +41,7 @@ static void restore(void)
 /* The default action is in place again (SA_RESETHAND), so raising the signal ends the process. */
 static void restore_and_end(int signal)
 {
-	restore();
+	terminal_restore();
 	raise(signal);
 }
 
@@ -71,7 +70,7 @@ static void release_signals(void)
 
 static void register_exit(void)
 {
-	atexit(restore);
+	atexit(terminal_restore);
 }
 
 static int take_over(int fd)
@@ -122,7 +121,7 @@ void terminal_destroy(struct terminal *terminal)
 {
 	if (!terminal)
 		return;
-	restore();
+	terminal_restore();
 	release_signals();
 	free(terminal);
 }

@@ -24,6 +24,10 @@ int terminal_create(struct terminal **terminal, int fd, void (*quit)(void *conte
 /* Restores the settings. Main thread, after the last terminal_filter(). NULL is a no-op. */
 void terminal_destroy(struct terminal *terminal);
 
+/* Restores the settings if a terminal was taken over, before an end without exit(). Any thread;
+ * async-signal-safe. */
+void terminal_restore(void);
+
 /* Removes escape sequences from BYTES, in place, and executes them. Returns the number of bytes
  * for the guest, at most SIZE. CONTEXT is the terminal. One thread at a time. */
 size_t terminal_filter(void *context, uint8_t *bytes, size_t size);

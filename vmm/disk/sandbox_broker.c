@@ -385,15 +385,18 @@ int sandbox_broker_fd(const struct sandbox_broker *broker)
 	return broker ? broker->fd : -1;
 }
 
+void sandbox_broker_leave(struct sandbox_broker *broker)
+{
+	if (broker && broker->fd >= 0)
+		close(broker->fd);
+	free(broker);
+}
+
 void sandbox_broker_end(struct sandbox_broker *broker)
 {
-	if (!broker)
-		return;
-	if (broker->fd >= 0)
-		close(broker->fd);
-	if (broker->pid > 0) {
+	if (broker && broker->pid > 0) {
 		kill(broker->pid, SIGKILL);
 		waitpid(broker->pid, NULL, 0);
 	}
-	free(broker);
+	sandbox_broker_leave(broker);
 }

@@ -12,7 +12,6 @@
 #define KVMSCOPE_DISK_SANDBOX_BROKER_H
 
 #include <stddef.h>
-#include <sys/types.h>
 
 #include "vmm/disk/sandbox.h"
 
@@ -64,6 +63,10 @@ int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sand
 
 /* The descriptor by which it is reached, to be kept open; -1: BROKER is NULL, or was cancelled. */
 int sandbox_broker_fd(const struct sandbox_broker *broker);
+
+/* Frees BROKER without a signal to its process, which a sandbox may forbid: the process ends after
+ * its request, or with this one. NULL is a no-op. */
+void sandbox_broker_leave(struct sandbox_broker *broker);
 
 void sandbox_broker_end(struct sandbox_broker *broker); /* NULL is a no-op */
 

@@ -23,8 +23,8 @@ void cpu_clock_open(struct cpu_clock *clock)
 		.exclude_kernel = 1,
 	};
 
-	clock->event = (int)syscall(SYS_perf_event_open, &attributes, gettid(), -1, -1,
-				    PERF_FLAG_FD_CLOEXEC);
+	clock->event =
+		(int)syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (clock->event < 0)
 		log_debug(
 			"no cpu-clock event for the guest's PMU: %m; using the thread's CPU time");

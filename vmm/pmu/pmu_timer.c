@@ -47,8 +47,7 @@ static int open_event(void)
 		.wakeup_events = 1,
 		.disabled = 1,
 	};
-	int event = (int)syscall(SYS_perf_event_open, &attributes, gettid(), -1, -1,
-				 PERF_FLAG_FD_CLOEXEC);
+	int event = (int)syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
 	if (event >= 0 && !direct_signals(event))
 		return event;

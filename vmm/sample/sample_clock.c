@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/sample/sample_clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -72,8 +73,10 @@ static int open_event(struct sampling_clock *clock)
 	};
 	int error;
 
-	clock->event = (int)syscall(SYS_perf_event_open, &attributes, clock->thread, -1, -1,
-				    PERF_FLAG_FD_CLOEXEC);
+	/* 0: this thread. A sandbox permits no other. */
+	assert(clock->thread == gettid());
+	clock->event =
+		(int)syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (clock->event < 0)
 		return error_set(-errno,
 				 "cannot open a cpu-clock event (perf_event_open: %m); set "
