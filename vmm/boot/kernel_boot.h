@@ -13,7 +13,7 @@
 
 enum boot_protocol {
 	BOOT_AUTO,      /* detected: bzImage, PVH note, multiboot header, else ELF64 entry */
-	BOOT_BZIMAGE,   /* 64-bit protocol, Documentation/arch/x86/boot.rst */
+	BOOT_BZIMAGE,   /* 64-bit or 32-bit protocol, Documentation/arch/x86/boot.rst */
 	BOOT_PVH,       /* ELF with XEN_ELFNOTE_PHYS32_ENTRY */
 	BOOT_ELF64,     /* vmlinux by its 64-bit entry, with a zero page */
 	BOOT_MULTIBOOT, /* multiboot 1: flat ELF32, ELF64 wrapped in it, or the a.out kludge */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linux by its 64-bit boot protocol: bzImage (Documentation/arch/x86/boot.rst), and vmlinux with a
- * setup header made here. Both get a "zero page" (struct boot_params, zero-page.rst there).
+ * Linux by its 64-bit boot protocol, or by the 32-bit one if the kernel has no 64-bit entry:
+ * bzImage (Documentation/arch/x86/boot.rst), and vmlinux with a setup header made here. Both get a
+ * "zero page" (struct boot_params, zero-page.rst there).
  */
 #include <asm/bootparam.h>
 #include <errno.h>
@@ -81,7 +82,7 @@ static int zero_page_write(const struct loader *loader, struct boot_params *para
 #define HEADER_END_BASE       0x202
 #define BOOT_FLAG             0xaa55
 #define HEADER_MAGIC          0x53726448u /* "HdrS" */
-#define VERSION_64BIT         0x20c
+#define VERSION_MIN           0x20c /* with xloadflags; pref_address and init_size are older */
 #define SECTOR_SIZE           512
 #define PARAGRAPH_SIZE        16
 #define ENTRY_64              0x200
@@ -118,14 +119,11 @@ static int read_header(const struct kernel_file *file, struct setup_header *head
 
 static int check_header(const struct kernel_file *file, const struct setup_header *header)
 {
-	if (header->version < VERSION_64BIT)
+	if (header->version < VERSION_MIN)
 		return error_set(
 			-ENOEXEC,
 			"%s has boot protocol %u.%02u; 2.12 (Linux 3.8) or newer is needed",
 			file->path, header->version >> 8, header->version & 0xff);
-	if (!(header->xloadflags & XLF_KERNEL_64))
-		return error_set(-ENOEXEC, "%s is a 32-bit kernel; a 64-bit one is needed",
-				 file->path);
 	if (!(header->loadflags & LOADED_HIGH))
 		return error_set(-ENOEXEC,
 				 "%s is a zImage, which loads below 1 MiB; a bzImage is needed",
@@ -176,6 +174,12 @@ static int find_payload(const struct kernel_file *file, const struct setup_heade
 	return 0;
 }
 
+/* The entries of both protocols, from where the kernel is loaded. */
+static uint64_t entry_offset(const struct setup_header *header)
+{
+	return header->xloadflags & XLF_KERNEL_64 ? ENTRY_64 : 0;
+}
+
 static int load_kernel(struct loader *loader, const struct setup_header *header)
 {
 	uint64_t offset = 0, size = 0, gpa = 0, needed;
@@ -185,8 +189,8 @@ static int load_kernel(struct loader *loader, const struct setup_header *header)
 		error = choose_address(loader, header, &gpa);
 	if (error)
 		return error;
-	if (size <= ENTRY_64)
-		return error_set(-ENOEXEC, "%s is truncated: it ends before its 64-bit entry",
+	if (size <= entry_offset(header))
+		return error_set(-ENOEXEC, "%s is truncated: it ends before its entry",
 				 loader->file.path);
 	needed = header->init_size > size ? header->init_size : size;
 	if (!memory_pointer(loader->memory, gpa, needed))
@@ -196,7 +200,7 @@ static int load_kernel(struct loader *loader, const struct setup_header *header)
 			"give the guest more memory",
 			loader->file.path, (unsigned long long)(gpa + needed + 0xfffff) >> 20);
 	loader->image_end = gpa + needed;
-	loader->start->rip = gpa + ENTRY_64;
+	loader->start->rip = gpa + entry_offset(header);
 	return kernel_file_load(&loader->file, offset, size, loader->memory, gpa);
 }
 
@@ -216,8 +220,8 @@ int bzimage_load(struct loader *loader)
 		error = loader_place_command_line(loader, "", params.hdr.cmdline_size);
 	if (error)
 		return error;
-	params.hdr.code32_start = (uint32_t)(loader->start->rip - ENTRY_64);
-	loader->start->long_mode = true;
+	params.hdr.code32_start = (uint32_t)(loader->start->rip - entry_offset(&params.hdr));
+	loader->start->long_mode = params.hdr.xloadflags & XLF_KERNEL_64;
 	loader->start->rsi = loader->low + LOW_ZERO_PAGE;
 	return zero_page_write(loader, &params, &initrd);
 }

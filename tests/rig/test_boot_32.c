@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * 32-bit kernels by the 32-bit boot protocol: Debian's for i386, and memtest86+. Kernels with PAE
+ * need the Intel rig: QEMU's TCG marks entries of a nested guest's PDPT as accessed, where KVM
+ * permits no such bit (load_pdptrs()), and the guest's next change of CR4 fails.
+ */
+#include "tests/rig/rig.h"
+
+#define RUN       "build/kvmscope run --pmu off --mem 256M --console stdio --no-buildid-cache "
+#define DIRECTORY "build/rig/boot32"
+#define MEMTEST   "build/cache/memtest/files/boot/memtest86+ia32.bin"
+#define PANICS    "Kernel panic - not syncing: VFS: Unable to mount root fs"
+
+static void check_has(const struct rig_result *result, const char *text)
+{
+	if (!strstr(result->output, text))
+		FAIL_TEST("no '%s' in:\n%s\n%s", text, result->output, result->errors);
+}
+
+/* Its text is at a fixed address without KASLR; other names than the kernel's own prove whose
+ * they are. */
+#define KALLSYMS                                                                                   \
+	"mkdir -p " DIRECTORY " && export HOME=$PWD/" DIRECTORY " && "                             \
+	"printf 'c1000000 T _text\\nc1000000 T _stext\\nc1000040 T text_of_32_bits\\n"             \
+	"c1a00000 T _etext\\nc2000000 T _end\\n' > " DIRECTORY "/kallsyms && "
+
+TEST(boot_32, debian_kernel_boots_and_is_profiled_by_its_kallsyms)
+{
+	const char *kernel = rig_kernel("6.1-686");
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	if (!kernel)
+		return;
+	rig_run(&result, 280,
+		KALLSYMS
+		"build/kvmscope run --pmu off --mem 256M --console stdio --timeout 250 -F 99 "
+		"-o " DIRECTORY "/perf.data --kallsyms " DIRECTORY "/kallsyms --kernel %s "
+		"--append 'console=ttyS0 panic=-1 nokaslr' < /dev/null && "
+		"build/kvmscope report -i " DIRECTORY "/perf.data",
+		kernel);
+	CHECK_EQUAL(result.status, 0);
+	check_has(&result, "-686 ");
+	check_has(&result, PANICS);
+	check_has(&result, " text_of_32_bits ");
+	rig_result_free(&result);
+}
+
+TEST(boot_32, debian_kernel_with_pae_boots_on_kvm_intel)
+{
+	const char *kernel = rig_kernel("6.1-686-pae");
+	struct rig_result result;
+
+	RIG_INTEL_REQUIRED();
+	if (!kernel)
+		return;
+	rig_run_on(&result, RIG_INTEL, 500,
+		   RUN "--no-profile --timeout 400 --kernel %s "
+		       "--append 'console=ttyS0 panic=-1 nokaslr'",
+		   kernel);
+	CHECK_EQUAL(result.status, 0);
+	check_has(&result, "-686-pae ");
+	check_has(&result, PANICS);
+	rig_result_free(&result);
+}
+
+TEST(boot_32, memtest86_runs)
+{
+	struct rig_result result;
+	bool fetched;
+
+	RIG_REQUIRED();
+	rig_run_here(&result, 120, "tests/rig/fetch-packages memtest memtest86+");
+	fetched = !result.status;
+	rig_result_free(&result);
+	if (!fetched)
+		SKIP("Debian's memtest86+ could not be fetched");
+	/* It writes nothing for up to a minute. */
+	rig_run(&result, 280,
+		RUN "--no-profile --timeout 250 --kernel " MEMTEST
+		    " --append 'console=ttyS0 ' < /dev/null > /tmp/console & run=$!; "
+		    "until grep -q Testing /tmp/console; do kill -0 $run || break; sleep 1; done; "
+		    "kill -TERM $run; wait $run; cat /tmp/console");
+	check_has(&result, "Memtest86+ v");
+	check_has(&result, "Testing");
+	rig_result_free(&result);
+}
