@@ -145,6 +145,8 @@ static void check_samples(const struct jail *jail, const char *backend)
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, RECORDING), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);
+	/* The processor, without which perf annotate does not know the instructions. */
+	CHECK(command_succeeds("grep -qE '(AuthenticAMD|GenuineIntel),[0-9]' " RECORDING));
 	unlink(RECORDING);
 	if (!seen.cpus[0] || !seen.cpus[1] || seen.in_loop < seen.samples / 2 ||
 	    (!strcmp(backend, "bpf") && !seen.callers))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_profile.h"
 
-#include <cpuid.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,6 +19,7 @@
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
 #include "vmm/session/attach_source.h"
+#include "vmm/session/host_cpu.h"
 #include "vmm/symbols/elf_symbols.h"
 
 /* Stops not further apart than these ns are of the same kernel. */
@@ -44,7 +44,6 @@ struct run_profile {
 	unsigned int frequency;    /* Hz while it is not paused */
 	bool paused;
 	atomic_flag line_seen; /* options->from_line was printed */
-	char cpu_description[49], cpuid[32];
 };
 
 int run_profile_create(struct run_profile **result, const struct run_options *options)
@@ -231,40 +230,6 @@ static const struct guest_view *source_view(void *context)
 	return &((struct run_profile *)context)->view.view;
 }
 
-/* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
-static const char *describe_cpu(struct run_profile *profile)
-{
-	unsigned int words[3][4];
-
-	for (unsigned int i = 0; i < 3; i++) {
-		unsigned int *part = words[i];
-
-		if (!__get_cpuid(0x80000002 + i, &part[0], &part[1], &part[2], &part[3]))
-			return "";
-	}
-	memcpy(profile->cpu_description, words, sizeof(words)); /* the last byte stays 0 */
-	return profile->cpu_description;
-}
-
-/* As perf writes it (tools/perf/arch/x86/util/header.c). The guest sees the same. */
-static const char *identify_cpu(struct run_profile *profile)
-{
-	unsigned int highest, vendor[3], version, family, model, b, c, d;
-
-	if (!__get_cpuid(0, &highest, &vendor[0], &vendor[2], &vendor[1]) ||
-	    !__get_cpuid(1, &version, &b, &c, &d))
-		return "";
-	family = version >> 8 & 0xf;
-	model = version >> 4 & 0xf;
-	if (family >= 6)
-		model += version >> 12 & 0xf0;
-	if (family == 0xf)
-		family += version >> 20 & 0xff;
-	snprintf(profile->cpuid, sizeof(profile->cpuid), "%.12s,%u,%u,%u", (const char *)vendor,
-		 family, model, version & 0xf);
-	return profile->cpuid;
-}
-
 static void source_describe(void *context, struct perf_data_options *output)
 {
 	struct run_profile *profile = context;
@@ -276,8 +241,8 @@ static void source_describe(void *context, struct perf_data_options *output)
 	output->callchains = true;
 	output->vcpus = options->cpus;
 	output->vmm_pid = getpid();
-	output->cpu_description = describe_cpu(profile);
-	output->cpuid = identify_cpu(profile);
+	output->cpu_description = host_cpu_description();
+	output->cpuid = host_cpu_id();
 	output->memory_kib = options->memory_size >> 10;
 	output->watches = run_watch_events(profile->watch);
 }

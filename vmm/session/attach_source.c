@@ -2,6 +2,7 @@
 #include "vmm/session/attach_source.h"
 
 #include "vmm/attach/agent_channel.h"
+#include "vmm/session/host_cpu.h"
 
 #define AGENT_RING_SIZE (2ul << 20)
 
@@ -28,6 +29,10 @@ static void describe(void *context, struct perf_data_options *output)
 	output->vcpus = (unsigned int)rings;
 	output->cpus = (unsigned int)process->vcpu_count;
 	output->vmm_pid = process->pid;
+	if (process->monitored)
+		return; /* it may be emulated */
+	output->cpu_description = host_cpu_description();
+	output->cpuid = host_cpu_id();
 }
 
 static int start(void *context)
