@@ -79,7 +79,7 @@ static json_int_t accesses_of(const json_t *table, const char *kind, const char 
 static size_t compare(const char *output, const json_t *stat, bool accesses)
 {
 	const json_t *table = json_object_get(stat, accesses ? "accesses" : "exits");
-	size_t equal = 0;
+	size_t equal = 0, ignored = 0;
 
 	for (const char *line = output; line; line = strchr(line, '\n')) {
 		char event[16], name[64];
@@ -93,7 +93,9 @@ static size_t compare(const char *output, const json_t *stat, bool accesses)
 		    !strcmp(event, "vmexit") == accesses)
 			continue;
 		own = accesses ? accesses_of(table, event, name) : exits_of(table, name);
-		if (own == count)
+		/* perf ignores an access that the VM completes before its first entry: the one that
+		 * it was stopped in (perf: per_vcpu_record()). */
+		if (own == count || (accesses && own == count + 1 && !ignored++))
 			equal++;
 		else
 			FAIL_TEST("%s %s: kvmscope stat has %lld, perf kvm stat %ld", event, name,

@@ -36,40 +36,38 @@ static __always_inline struct access_counts *find_access(const struct access_key
 	return bpf_map_lookup_elem(&accesses, key);
 }
 
-static __always_inline int count_access(__u32 kind, __u64 address)
-{
-	struct access_key key = { .kind = kind, .address = address };
-	struct vcpu_thread *thread = find_thread((void *)bpf_get_current_task());
-	struct access_counts *found;
-
-	if (!thread)
-		return 0;
-	key.tid = (__u32)bpf_get_current_pid_tgid();
-	found = find_access(&key);
-	if (!found) {
-		__sync_fetch_and_add(&accesses_lost, 1);
-		return 0;
-	}
-	found->count++;
-	found->vcpu = thread->vcpu;
-	thread->access = kind + 1;
-	thread->address = address;
-	return 0;
-}
-
-/* The exit ended after NS. */
+/* Counts the last access of THREAD, after NS outside of the guest. */
 static __always_inline void end_access(struct vcpu_thread *thread, __u64 ns)
 {
 	struct access_key key = { .kind = thread->access - 1, .address = thread->address };
 	struct access_counts *found;
 
 	key.tid = (__u32)bpf_get_current_pid_tgid();
-	found = bpf_map_lookup_elem(&accesses, &key);
-	if (!found)
+	thread->access = 0;
+	found = find_access(&key);
+	if (!found) {
+		__sync_fetch_and_add(&accesses_lost, 1);
 		return;
+	}
+	found->vcpu = thread->vcpu;
+	found->count++;
 	found->ns += ns;
 	if (ns > found->ns_max)
 		found->ns_max = ns;
+}
+
+/* Counted at the next entry, as exits are, or before the next access of the same exit. */
+static __always_inline int count_access(__u32 kind, __u64 address)
+{
+	struct vcpu_thread *thread = find_thread((void *)bpf_get_current_task());
+
+	if (!thread)
+		return 0;
+	if (thread->access)
+		end_access(thread, 0);
+	thread->access = kind + 1;
+	thread->address = address;
+	return 0;
 }
 
 SEC("raw_tracepoint/kvm_mmio")

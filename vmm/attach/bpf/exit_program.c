@@ -144,9 +144,9 @@ int count_entry(void *ctx)
 		return 0;
 	if (thread->exited)
 		count(thread, now - thread->exited);
-	if (thread->exited && thread->access)
-		end_access(thread, now - thread->exited);
-	thread->exited = thread->access = 0;
+	if (thread->access)
+		end_access(thread, thread->exited ? now - thread->exited : 0);
+	thread->exited = 0;
 	move_to(thread, VCPU_GUEST, now);
 	return 0;
 }
