@@ -368,8 +368,20 @@ static int find_event(pid_t pid)
 	return found;
 }
 
-/* A vCPU thread may direct the signals of its clock. True if they then kill VICTIM. */
-static bool directs_signals_to(pid_t victim, const char *options)
+static bool ends_within(pid_t child, unsigned int tenths)
+{
+	bool ended = false;
+
+	for (; tenths && !ended; tenths--) {
+		usleep(100000);
+		ended = waitpid(child, NULL, WNOHANG) == child;
+	}
+	return ended;
+}
+
+/* A vCPU thread may direct the signals of its clock, 1000 for each second of its CPU time. True if
+ * they then kill VICTIM within TENTHS of a second. */
+static bool directs_signals_to(pid_t victim, const char *options, unsigned int tenths)
 {
 	const struct f_owner_ex owner = { .type = F_OWNER_PID, .pid = victim };
 	struct user_regs_struct registers;
@@ -392,8 +404,7 @@ static bool directs_signals_to(pid_t victim, const char *options)
 		    0);
 	ptrace(PTRACE_SETREGS, thread, 0, &registers);
 	ptrace(PTRACE_DETACH, thread, 0, 0);
-	usleep(500000); /* about 500 signals */
-	ended = waitpid(victim, NULL, WNOHANG) == victim;
+	ended = ends_within(victim, tenths);
 	kill(program.pid, SIGTERM);
 	program_wait(&program);
 	return ended;
@@ -419,9 +430,9 @@ TEST(confine, signals_of_a_clock_reach_no_other_process)
 	if (!(syscall(SYS_landlock_create_ruleset, NULL, 0, 1u << 1) & 1 << 1))
 		SKIP("needs Linux 6.15, whose Landlock confines signals");
 	victim = start_victim();
-	if (directs_signals_to(victim, RUN " -F 1000 --sampler kick")) {
+	if (directs_signals_to(victim, RUN " -F 1000 --sampler kick", 5)) {
 		FAIL_TEST("signals of a confined thread reached another process");
-	} else if (!directs_signals_to(victim, RUN " -F 1000 --sampler kick --no-sandbox")) {
+	} else if (!directs_signals_to(victim, RUN " -F 1000 --sampler kick --no-sandbox", 300)) {
 		FAIL_TEST("without the sandbox they did not, either");
 		kill(victim, SIGKILL);
 		waitpid(victim, NULL, 0);
