@@ -64,5 +64,7 @@ bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address,
 		range->access(range->device, address - range->start, write, data, size);
 		return true;
 	}
+	if (!write && space == BUS_MMIO)
+		memset(data, 0, size);
 	return false;
 }

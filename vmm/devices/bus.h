@@ -43,9 +43,10 @@ int bus_add(struct bus *bus, enum bus_space space, uint64_t start, uint64_t size
 	    bus_access *access, void *device);
 
 /*
- * Passes the access to the device that owns all of [address, address + size). Without one, reads
- * return all ones, writes are dropped, and the result is false. Linux's probing of PCI (ports 0xcf8
- * and 0xcfc, arch/x86/pci/direct.c) needs exactly that. Any vCPU thread.
+ * Passes the access to the device that owns all of [address, address + size). Without one, writes
+ * are dropped, and the result is false; as in QEMU, reads of ports return all ones, which Linux's
+ * probing of PCI needs (0xcf8 and 0xcfc, arch/x86/pci/direct.c), and reads of memory 0. Any vCPU
+ * thread.
  */
 bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address, bool write,
 		  void *data, unsigned int size);
