@@ -8,6 +8,14 @@
 
 #include <stdint.h>
 
+#ifdef __GCC_HAVE_DWARF2_CFI_ASM
+#define SPIN_FRAME    ".cfi_def_cfa 6, 16\n\t.cfi_offset 6, -16\n\t" /* DWARF's RBP and RSP */
+#define SPIN_NO_FRAME "\n\t.cfi_def_cfa 7, 8\n\t.cfi_restore 6"
+#else /* no unwind tables */
+#define SPIN_FRAME    ""
+#define SPIN_NO_FRAME ""
+#endif
+
 /*
  * Function NAME, with attribute PLACE, runs a loop COUNT times. The loop is the same in each
  * function, so the time is proportional to the count even if the machine below pauses. Each loop
@@ -19,11 +27,10 @@
 	void name(uint64_t count)                                                                  \
 	{                                                                                          \
 		__asm__ volatile("pushq %%rbp\n\t"                                                 \
-				 "movq %%rsp, %%rbp\n\t"                                           \
-				 ".balign 32\n"                                                    \
+				 "movq %%rsp, %%rbp\n\t" SPIN_FRAME ".balign 32\n"                 \
 				 "1:	subq $1, %0\n\t"                                              \
 				 "jnz 1b\n\t"                                                      \
-				 "popq %%rbp"                                                      \
+				 "popq %%rbp" SPIN_NO_FRAME                                        \
 				 : "+r"(count)                                                     \
 				 :                                                                 \
 				 : "cc", "memory");                                                \
