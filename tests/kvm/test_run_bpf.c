@@ -145,13 +145,12 @@ TEST(run_bpf, auto_selects_it_where_nothing_is_lost_and_reports_why)
 		 output());
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
-	CHECK(strstr(program.text,
-		     "sampled by kicks, not by bpf: it unwinds user space by frame pointers"));
+	CHECK(strstr(program.text, "sampled by kicks, not by bpf: kicks unwind the whole stack"));
 	snprintf(arguments, sizeof(arguments),
 		 RUN "-v -o %s --no-call-graph --append program=shares_rounds=8", output());
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
-	CHECK(strstr(program.text, "sampled by kicks, not by bpf: it does not see control groups"));
+	CHECK(strstr(program.text, "sampled by kicks, not by bpf: it looks up control groups"));
 	snprintf(arguments, sizeof(arguments),
 		 RUN "-o %s --no-call-graph --agent=guest --append program=shares_rounds=8",
 		 output());

@@ -51,20 +51,6 @@ static bool runs_kernel(struct attach *attach, const struct guest_registers *reg
 	return checked->runs;
 }
 
-/* The stack copy has the time of the sample; it is walked like the stack of a stopped vCPU. */
-static void unwind(struct attach *attach, const struct attach_guest_state *stack,
-		   struct guest_callchain *chain)
-{
-	struct stack_view view;
-
-	stack_view_init(&view, &attach->memory.view, attach->kernel, stack);
-	guest_unwind(attach->kernel->orc, &view.view, &stack->registers, NULL, chain);
-	if (chain->flags & SAMPLE_KERNEL_TRUNCATED)
-		attach->chains.cut++;
-	else
-		attach->chains.whole++;
-}
-
 bool attach_needs_callchains(const struct attach *attach)
 {
 	return attach->target.callchains && attach->backend->has_callchains;
@@ -141,13 +127,26 @@ static void attribute_user_space(struct attach *attach, const struct guest_kerne
 				 struct sample *sample, struct guest_callchain *chain,
 				 const struct attach_guest_state *stack)
 {
+	static const struct user_space_cpu unknown;
 	const struct user_space_cpu *cpu = &attach->cpus[sample->vcpu];
+	struct user_space *space = &attach->space;
 
-	if (attach->cpus_current && cpu->seen && may_attribute(attach, sample, stack))
-		user_space_attribute(cpu, kernel, &attach->memory.view, stack, sample, chain,
-				     &attach->space);
+	if (!attach->cpus_current || !cpu->seen || !may_attribute(attach, sample, stack))
+		cpu = &unknown;
+	user_space_attribute(cpu, kernel, &attach->memory.view, stack, sample, chain, space);
+	if (space->resized_mm && attach->backend->set_user_stack)
+		attach->backend->set_user_stack(attach->source, space->resized_mm, space->resized);
+}
+
+static void count_chain(struct attach *attach, const struct attach_guest_state *stack,
+			struct guest_callchain *chain)
+{
+	if (!stack || !stack->copied)
+		count_missing_chain(chain, &attach->chains.without_stack);
+	else if (chain->flags & SAMPLE_KERNEL_TRUNCATED)
+		attach->chains.cut++;
 	else
-		user_space_truncate(&attach->space, &attach->memory.view, stack, sample, chain);
+		attach->chains.whole++;
 }
 
 /* With kernel_lock. */
@@ -169,13 +168,11 @@ static void apply_kernel(struct attach *attach, struct sample *sample,
 		mark_other_kernel(sample, chain);
 		return;
 	}
-	if (stack && stack->bytes && !sample->cpl)
-		unwind(attach, stack, chain);
-	else if (attach_needs_callchains(attach) && !sample->cpl)
-		count_missing_chain(chain, &attach->chains.without_stack);
+	attribute_user_space(attach, kernel, sample, chain, stack);
+	if (attach_needs_callchains(attach) && !sample->cpl)
+		count_chain(attach, stack, chain);
 	module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
 			      sample->time, chain);
-	attribute_user_space(attach, kernel, sample, chain, stack);
 }
 
 /* With kernel_lock, while no kernel is known: memory still has the tasks of the previous one. If

@@ -267,6 +267,7 @@ static bool find_cpus(struct attach *attach, struct attach_cpu *known)
 	if (kernel) {
 		attach->cpus_current = true;
 		known->layout = kernel->tasks;
+		known->vmas = kernel->vmas;
 		known->paging = kernel->paging;
 	}
 	pthread_mutex_unlock(&attach->kernel_lock);
@@ -287,6 +288,7 @@ static void set_cpu(struct attach *attach)
 		if (!cpu->known || cpu->seen)
 			continue;
 		known.offset = cpu->offset;
+		known.irq_top = cpu->irq_top;
 		attach->backend->set_cpu(attach->source, id, &known);
 		cpu->seen = true;
 	}

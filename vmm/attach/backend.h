@@ -21,6 +21,7 @@
 #include "vmm/attach/vmm_memory.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/linux/task.h"
+#include "vmm/guest/linux/vma_layout.h"
 #include "vmm/guest/unwind/unwind.h"
 
 /* Pages per sample: the code of a call chain is on few pages. */
@@ -31,6 +32,20 @@ struct attach_page {
 	uint64_t gva, gpa;
 };
 
+/* A copy of a stack, from its pointer on. */
+struct attach_stack {
+	uint64_t gva;
+	size_t size; /* bytes; 0: none */
+	const uint8_t *bytes;
+};
+
+enum attach_stack_kind {
+	ATTACH_STACK_IN_USE, /* of the kernel */
+	ATTACH_STACK_BELOW,  /* the task's, below that of an interrupt */
+	ATTACH_STACK_USER,
+	ATTACH_STACKS,
+};
+
 /* The guest's state at the time of a sample; its memory has changed since. */
 struct attach_guest_state {
 	struct guest_registers registers; /* RSP 0: unknown */
@@ -38,9 +53,9 @@ struct attach_guest_state {
 	 * known to run; 0: no task. */
 	bool cr3_of_task;
 	bool clock_known;
-	uint64_t clock;       /* MSR_KVM_SYSTEM_TIME of the vCPU, if clock_known */
-	const uint8_t *bytes; /* the kernel stack from RSP on; NULL: not copied */
-	size_t size;
+	uint64_t clock; /* MSR_KVM_SYSTEM_TIME of the vCPU, if clock_known */
+	bool copied;    /* stacks were copied, and the chain has only the sampled address */
+	struct attach_stack stacks[ATTACH_STACKS];
 	const struct guest_tasks_snapshot *tasks; /* of the vCPU; NULL: not read */
 	const struct attach_page *pages;          /* no duplicates, at most ATTACH_PAGES_MAX */
 	size_t page_count;
@@ -49,8 +64,10 @@ struct attach_guest_state {
 /* Where the guest's kernel has the tasks of a vCPU. */
 struct attach_cpu {
 	struct guest_task_layout layout;
+	struct guest_vma_layout vmas;
 	struct guest_paging paging; /* maps the kernel */
 	uint64_t offset;            /* added to per-CPU addresses for this vCPU */
+	uint64_t irq_top;           /* GVA of the end of its interrupt stack; 0: unknown */
 };
 
 struct attach_sink {
@@ -137,6 +154,9 @@ struct attach_backend {
 	 * only, which may pass samples to the sink. NULL: the backend never reads tasks. */
 	void (*set_cpu)(struct attach_source *source, unsigned int id,
 			const struct attach_cpu *cpu);
+	/* Sets the number of bytes to copy of the user stacks of the process with MM, the GVA of
+	 * its struct mm_struct. NULL: the backend copies none. */
+	void (*set_user_stack)(struct attach_source *source, uint64_t mm, uint32_t size);
 	/* Samples of all vCPUs together that fit between two drain(). NULL: those of 200 ms. */
 	size_t (*room)(const struct attach_source *source);
 	/*

@@ -20,14 +20,15 @@
 #include "vmm/attach/bpf_skeletons.h"
 #include "vmm/attach/bpf_source.h"
 
-#define CLOCK_TRIES 5
-/* Minimum number of samples with a stack that fit into a chunk. */
-#define SAMPLES_OF_CHUNK                                                                           \
+#define CLOCK_TRIES  5
+#define KERNEL_STACK 1024 /* bytes; more than most samples have */
+/* Number of samples with USER bytes of user stacks that fit into a chunk at least. */
+#define SAMPLES_OF_CHUNK(user)                                                                     \
 	((BPF_CHUNK - sizeof(struct bpf_whole_sample)) /                                           \
-		 (sizeof(struct bpf_sample) + BPF_STACK_MAX) +                                     \
+		 (sizeof(struct bpf_sample) + KERNEL_STACK + (user)) +                             \
 	 1)
-#define CHUNKS_LEAST 4   /* per vCPU */
-#define CHUNKS_MOST  128 /* per VM, as far as each vCPU has CHUNKS_LEAST */
+#define CHUNKS_LEAST 2  /* per vCPU */
+#define CHUNKS_MOST  32 /* per VM, as far as each vCPU has CHUNKS_LEAST */
 
 /* BPF cannot read CLOCK_MONOTONIC_RAW; the clocks drift by at most 500 ppm. */
 static void compare_clocks(struct attach_source *source)
@@ -54,7 +55,7 @@ static uint32_t ring_chunks(const struct attach_target *target)
 		 chunks = CHUNKS_LEAST;
 
 	while (chunks * 2 * vcpus <= CHUNKS_MOST &&
-	       chunks * SAMPLES_OF_CHUNK * 5 < target->frequency * 2ull)
+	       chunks * SAMPLES_OF_CHUNK(BPF_USER_STACK_FIRST) * 5 < target->frequency * 2ull)
 		chunks *= 2;
 	return (uint32_t)chunks;
 }
@@ -79,7 +80,7 @@ static size_t room(const struct attach_source *source)
 	for (const struct bpf_thread *thread = source->threads; thread;
 	     thread = thread->next, count++)
 		least = thread->memory.chunks < least ? thread->memory.chunks : least;
-	return least * SAMPLES_OF_CHUNK * count;
+	return least * SAMPLES_OF_CHUNK(source->user_stack) * count;
 }
 
 static void drain_all(struct attach_source *source)
@@ -247,6 +248,7 @@ static void set_cpu(struct attach_source *source, unsigned int id, const struct 
 		return;
 	drain_all(source);
 	thread->layout = cpu->layout;
+	thread->has_changes = cpu->vmas.has_changes;
 	thread->generation = thread->generation + 1 ? thread->generation + 1 : 1;
 	shared = &thread->memory.ring.vcpu->cpu;
 	__atomic_store_n(&shared->generation, 0, __ATOMIC_RELAXED);
@@ -255,8 +257,22 @@ static void set_cpu(struct attach_source *source, unsigned int id, const struct 
 	shared->levels = cpu->paging.cr4 & CR4_LA57 ? 5 : 4;
 	shared->tasks[0] = cpu->offset + cpu->layout.current;
 	shared->tasks[1] = cpu->layout.scheduled ? cpu->offset + cpu->layout.scheduled : 0;
-	bpf_task_words_set(shared, &cpu->layout);
+	shared->irq_top = cpu->irq_top;
+	shared->stack_size = cpu->layout.stack_size;
+	shared->copies = cpu->vmas.known && cpu->vmas.has_changes;
+	bpf_task_words_set(shared, &cpu->layout, &cpu->vmas);
 	__atomic_store_n(&shared->generation, thread->generation, __ATOMIC_RELEASE);
+}
+
+/* The program reads a size as one word. A process needs the largest for a short time only, in which
+ * the ring must hold its samples. */
+static void set_user_stack(struct attach_source *source, uint64_t mm, uint32_t size)
+{
+	if (size > source->user_stack)
+		source->user_stack = size;
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		__atomic_store_n(&thread->memory.ring.vcpu->user_stacks[BPF_USER_STACK_INDEX(mm)],
+				 mm << 16 | size, __ATOMIC_RELAXED);
 }
 
 static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
@@ -358,6 +374,7 @@ static int move_ring(struct attach_source *source, struct bpf_thread *thread, ui
 	new->by_nmi = old->by_nmi;
 	new->cpu = old->cpu;
 	new->slots = old->slots;
+	memcpy(new->user_stacks, old->user_stacks, sizeof(new->user_stacks));
 	new->vcpu = old->vcpu;
 	bpf_vcpu_close(source->vm, &thread->memory);
 	thread->memory = memory;
@@ -466,6 +483,7 @@ static int open_all(struct attach_source *source)
 				      target->event);
 
 	source->chunks = ring_chunks(target);
+	source->user_stack = BPF_USER_STACK_FIRST;
 	if (!error)
 		error = bpf_vm_open(&source->vm);
 	if (!error)
@@ -554,6 +572,7 @@ const struct attach_backend attach_bpf = {
 	.move = move_vcpu,
 	.events = events_of,
 	.set_cpu = set_cpu,
+	.set_user_stack = set_user_stack,
 	.set_frequency = set_frequency,
 	.room = room,
 	.drain = drain,

@@ -28,12 +28,16 @@ static void emit_sample(const struct attach_source *source, struct stop_sample *
 	const struct attach_sink *sink = &source->target->sink;
 	struct stopped_vcpu *vcpu = &seen->vcpu;
 	bool guest = vcpu->location == VCPU_IN_GUEST;
-	const struct attach_guest_state stack = { .registers = vcpu->registers,
-						  .bytes = vcpu->stack_size ? vcpu->stack : NULL,
-						  .size = vcpu->stack_size,
-						  .tasks = vcpu->has_tasks ? &vcpu->tasks : NULL,
-						  .pages = vcpu->pages,
-						  .page_count = vcpu->page_count };
+	const struct attach_guest_state stack = {
+		.registers = vcpu->registers,
+		.copied = vcpu->stack_size,
+		.stacks[ATTACH_STACK_IN_USE] = { .gva = vcpu->registers.rsp,
+						 .size = vcpu->stack_size,
+						 .bytes = vcpu->stack },
+		.tasks = vcpu->has_tasks ? &vcpu->tasks : NULL,
+		.pages = vcpu->pages,
+		.page_count = vcpu->page_count
+	};
 	struct guest_callchain chain = { .addresses = vcpu->addresses,
 					 .capacity = SAMPLE_CALLCHAIN_MAX,
 					 .kernel_depth = vcpu->kernel_depth,

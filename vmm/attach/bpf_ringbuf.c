@@ -21,14 +21,24 @@ static const struct bpf_whole_sample *at(const struct bpf_ring *ring, uint64_t p
 	return (const void *)(ring->chunks + (position & (size - 1)));
 }
 
+static bool has_copies(const struct bpf_sample *head)
+{
+	if (head->addresses != 1 || head->copied > BPF_STACKS_MAX)
+		return false;
+	for (unsigned int i = 0; i < BPF_STACKS; i++)
+		if (head->stacks[i].at > head->copied ||
+		    head->stacks[i].size > head->copied - head->stacks[i].at)
+			return false;
+	return true;
+}
+
 /* Checks a record as the program writes them. */
 static bool is_whole(const struct bpf_sample *head, uint64_t room)
 {
 	return head->size >= sizeof(*head) && head->size <= room &&
-	       head->addresses <= BPF_ADDRESSES_MAX && head->stack_size <= BPF_STACK_MAX &&
-	       !(head->stack_size && head->addresses) &&
+	       head->addresses <= BPF_ADDRESSES_MAX && (!head->copied || has_copies(head)) &&
 	       head->size - sizeof(*head) >=
-		       head->stack_size + head->addresses * sizeof(struct bpf_address);
+		       head->copied + head->addresses * sizeof(struct bpf_address);
 }
 
 uint64_t bpf_ring_end(const struct bpf_ring *ring)

@@ -48,13 +48,22 @@ static void fill_registers(const struct bpf_sample *from, uint8_t level,
 	registers->rip = from->rip;
 	registers->rsp = from->flags & BPF_RSP_KNOWN ? from->rsp : 0;
 	registers->rbp = from->rbp;
-	if (from->rip >> 63) {
-		registers->rdx = from->rdx;
-		registers->rdi = from->rdi;
-		registers->r10 = from->r10;
-		registers->r13 = from->r13;
-	}
+	registers->rax = from->rax;
+	registers->rcx = from->rcx;
+	registers->rdx = from->rdx;
+	registers->rbx = from->rbx;
+	registers->rsi = from->rsi;
+	registers->rdi = from->rdi;
+	registers->r8 = from->r8;
+	registers->r9 = from->r9;
+	registers->r10 = from->r10;
+	registers->r11 = from->r11;
+	registers->r12 = from->r12;
+	registers->r13 = from->r13;
+	registers->r14 = from->r14;
+	registers->r15 = from->r15;
 	registers->cpl = level;
+	registers->long_mode = !(from->flags & BPF_CODE_32);
 }
 
 static uint32_t half_word(const __u64 *task, enum bpf_task_word word, uint32_t offset)
@@ -62,13 +71,29 @@ static uint32_t half_word(const __u64 *task, enum bpf_task_word word, uint32_t o
 	return (uint32_t)(task[word] >> (offset & 7) * 8);
 }
 
-static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
+static void copy_comm(char *to, const __u64 *words, uint32_t offset)
+{
+	memcpy(to, (const uint8_t *)words + (offset & 7), SAMPLE_COMM_SIZE);
+}
+
+/* What was not read is 0. */
+static void fill_process(const struct guest_task_layout *layout, const __u64 *task,
+			 struct guest_process_state *seen)
+{
+	if (!layout->parent || !task[BPF_TASK_LEADER] || !task[BPF_TASK_PARENT])
+		return;
+	seen->started = task[BPF_TASK_STARTED];
+	seen->parent = half_word(task, BPF_TASK_PARENT_TGID, layout->tgid);
+	copy_comm(seen->comm, &task[BPF_TASK_PROCESS_COMM], layout->comm);
+}
+
+static void fill_task(const struct bpf_thread *thread, const __u64 *task,
 		      struct guest_task_snapshot *seen)
 {
+	const struct guest_task_layout *layout = &thread->layout;
 	/* Both ids may be in one word, which is read once. */
 	const enum bpf_task_word tgid =
 		layout->tgid / 8 == layout->pid / 8 ? BPF_TASK_PID : BPF_TASK_TGID;
-	const uint8_t *comm = (const uint8_t *)&task[BPF_TASK_COMM] + (layout->comm & 7);
 
 	*seen = (struct guest_task_snapshot){
 		.at = task[BPF_TASK_AT],
@@ -79,7 +104,12 @@ static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
 		.pid = half_word(task, BPF_TASK_PID, layout->pid),
 		.tgid = half_word(task, tgid, layout->tgid),
 	};
-	memcpy(seen->comm, comm, sizeof(seen->comm));
+	if (seen->mm && thread->has_changes)
+		seen->space = (struct guest_space_state){ .number = task[BPF_TASK_SPACE],
+							  .changes = task[BPF_TASK_CHANGES],
+							  .code = task[BPF_TASK_CODE] };
+	copy_comm(seen->comm, &task[BPF_TASK_COMM], layout->comm);
+	fill_process(layout, task, &seen->process);
 }
 
 static bool fill_tasks(const struct bpf_thread *thread, const struct bpf_sample *from,
@@ -90,14 +120,14 @@ static bool fill_tasks(const struct bpf_thread *thread, const struct bpf_sample 
 	if (!thread->layout.known || from->generation != thread->generation ||
 	    !(from->flags & BPF_TASKS_KNOWN))
 		return false;
-	fill_task(&thread->layout, tasks->words[0], &seen->current);
+	fill_task(thread, tasks->words[0], &seen->current);
 	seen->scheduled.at = 0;
 	if (!tasks->words[1][BPF_TASK_AT])
 		return true;
 	/* During a context switch only the stack in use shows which task runs. */
 	if (from->rip >> 63 && !(from->flags & BPF_RSP_KNOWN))
 		return false;
-	fill_task(&thread->layout, tasks->words[1], &seen->scheduled);
+	fill_task(thread, tasks->words[1], &seen->scheduled);
 	return true;
 }
 
@@ -121,6 +151,21 @@ static uint32_t fill_pages(const struct bpf_whole_sample *from, struct attach_pa
 	return count;
 }
 
+_Static_assert((int)ATTACH_STACKS == BPF_STACKS && (int)ATTACH_STACK_USER == BPF_STACK_USER &&
+		       (int)ATTACH_STACK_BELOW == BPF_STACK_BELOW,
+	       "the kinds of stacks are equal");
+
+static void fill_stacks(const struct bpf_whole_sample *from, struct attach_guest_state *stack)
+{
+	stack->copied = from->head.copied;
+	for (unsigned int i = 0; stack->copied && i < BPF_STACKS; i++)
+		stack->stacks[i] = (struct attach_stack){
+			.gva = from->head.stacks[i].gva,
+			.size = from->head.stacks[i].size,
+			.bytes = from->stack + from->head.stacks[i].at,
+		};
+}
+
 static void emit_sample(const struct attach_source *source, const struct bpf_thread *thread,
 			const struct bpf_whole_sample *from)
 {
@@ -136,8 +181,6 @@ static void emit_sample(const struct attach_source *source, const struct bpf_thr
 	struct attach_guest_state stack = { .cr3_of_task = !known,
 					    .clock_known = head->flags & BPF_CLOCK_KNOWN,
 					    .clock = head->clock,
-					    .bytes = head->stack_size ? from->stack : NULL,
-					    .size = head->stack_size,
 					    .tasks = fill_tasks(thread, head, &tasks) ? &tasks
 										      : NULL,
 					    .pages = pages,
@@ -157,6 +200,7 @@ static void emit_sample(const struct attach_source *source, const struct bpf_thr
 	};
 
 	fill_chain(from, &chain, !sample.cpl);
+	fill_stacks(from, &stack);
 	if (guest && !nested)
 		fill_registers(head, sample.cpl, &stack.registers);
 	sink->sample(sink->context, &sample, &chain, guest && !nested ? &stack : NULL);
@@ -192,14 +236,15 @@ void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread)
 		sink->lost(sink->context, thread->vcpu.id, lost);
 }
 
-/* All reads take the same time, so consecutive words are read at once. */
-static void join_words(struct bpf_cpu *cpu)
+/* All reads take the same time, so consecutive words of one structure, those of [FIRST, END), are
+ * read at once. */
+static void join_words(struct bpf_cpu *cpu, size_t first, size_t end)
 {
-	size_t run = BPF_TASK_STACK;
+	size_t run = first;
 
-	for (size_t i = 0; i < BPF_TASK_WORDS; i++)
+	for (size_t i = first; i < end; i++)
 		cpu->sizes[i] = 8;
-	for (size_t i = BPF_TASK_STACK + 1; i < BPF_TASK_PAGE_TABLE; i++) {
+	for (size_t i = first + 1; i < end; i++) {
 		if (cpu->offsets[i] == cpu->offsets[run] + (i - run) * 8)
 			cpu->sizes[run] = (uint32_t)(i - run + 1) * 8;
 		else if (cpu->offsets[i] != cpu->offsets[i - 1]) /* of another word */
@@ -209,7 +254,8 @@ static void join_words(struct bpf_cpu *cpu)
 	}
 }
 
-void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout)
+static void set_offsets(struct bpf_cpu *cpu, const struct guest_task_layout *layout,
+			const struct guest_vma_layout *vmas)
 {
 	const uint32_t offsets[BPF_TASK_ROOM] = {
 		[BPF_TASK_STACK] = layout->stack,
@@ -222,12 +268,36 @@ void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *lay
 		/* If unknown, it is part of the previous word, and not read. */
 		[BPF_TASK_SET] =
 			layout->cgroups.known ? layout->cgroups.task_set : layout->comm + 16,
+		[BPF_TASK_LEADER] = layout->parent ? layout->leader : layout->comm + 16,
 		[BPF_TASK_PAGE_TABLE] = layout->page_table,
+		[BPF_TASK_SPACE] = vmas->mm_space,
+		[BPF_TASK_CHANGES] = vmas->mm_changes,
+		[BPF_TASK_CODE] = vmas->mm_code,
+		[BPF_TASK_STARTED] = layout->started,
+		[BPF_TASK_PARENT] = layout->parent,
+		[BPF_TASK_PROCESS_COMM] = layout->comm,
+		[BPF_TASK_PROCESS_COMM + 1] = layout->comm + 8,
+		[BPF_TASK_PROCESS_COMM + 2] = layout->comm + 16,
+		[BPF_TASK_PARENT_TGID] = layout->tgid,
 	};
 
 	for (size_t i = 0; i < BPF_TASK_WORDS; i++)
 		cpu->offsets[i] = offsets[i] & ~7u;
-	join_words(cpu);
+}
+
+void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout,
+			const struct guest_vma_layout *vmas)
+{
+	set_offsets(cpu, layout, vmas);
+	cpu->sizes[BPF_TASK_AT] = 8;
+	join_words(cpu, BPF_TASK_STACK, BPF_TASK_PAGE_TABLE);
+	join_words(cpu, BPF_TASK_PAGE_TABLE, BPF_TASK_STARTED);
+	join_words(cpu, BPF_TASK_STARTED, BPF_TASK_PARENT_TGID);
+	join_words(cpu, BPF_TASK_PARENT_TGID, BPF_TASK_WORDS);
+	for (size_t i = BPF_TASK_SPACE; !vmas->has_changes && i < BPF_TASK_STARTED; i++)
+		cpu->sizes[i] = 0;
+	for (size_t i = BPF_TASK_STARTED; !layout->parent && i < BPF_TASK_WORDS; i++)
+		cpu->sizes[i] = 0;
 }
 
 /* Minimum sizes of memslots if there are too many for all. */

@@ -22,6 +22,7 @@ struct bpf_thread {
 	struct bpf_vm_vcpu memory; /* shared with the program */
 	/* The layout of tasks that was published to the program, and its generation. */
 	struct guest_task_layout layout;
+	bool has_changes; /* the layout of the memory's state was published, too */
 	__u32 generation;
 	struct bpf_thread *next;
 };
@@ -35,6 +36,7 @@ struct attach_source {
 	struct bpf_slots slots;
 	bool paused;         /* vCPUs are known, but have no events */
 	uint32_t chunks;     /* of a new ring */
+	uint32_t user_stack; /* bytes: the largest copy that was requested for a process */
 	uint32_t expected;   /* vCPUs that share a map */
 	uint64_t emitted;    /* samples */
 	uint64_t raw_offset; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
@@ -44,8 +46,10 @@ struct attach_source {
 void bpf_source_drain(struct attach_source *source, struct bpf_thread *thread);
 
 /* Sets the offsets and sizes of the words of a task that the program reads (enum bpf_task_word),
- * in bytes and multiples of 8, for LAYOUT. The program must not be reading them. Any thread. */
-void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout);
+ * in bytes and multiples of 8, for LAYOUT and VMAS. The program must not be reading them. Any
+ * thread. */
+void bpf_task_words_set(struct bpf_cpu *cpu, const struct guest_task_layout *layout,
+			const struct guest_vma_layout *vmas);
 
 /*
  * Stores in SLOTS (room for VMM_SLOTS_MAX) the memslots of the VM with descriptor VM_FD (0: the

@@ -10,10 +10,12 @@
 #include "vmm/guest/page_walk.h"
 
 #define PAGE 4096ull
-/* GPA of the copy in the view: above all real ones, which have 52 bits. */
-#define COPY_GPA (1ull << 60)
+/* GPAs of the copies in the view: above all real ones, which have 52 bits. */
+#define COPY_GPA(kind) ((1ull << 60) + ((uint64_t)(kind) << 40))
+#define EFER_NXE       (1ull << 11)
+#define PAGE_NX        (1ull << 63)
 
-static bool is_code(const struct guest_kernel *kernel, uint64_t gva)
+static bool is_kernel_code(const struct guest_kernel *kernel, uint64_t gva)
 {
 	if (gva >= kernel->text_start && gva < kernel->text_end)
 		return true;
@@ -24,29 +26,45 @@ static bool is_code(const struct guest_kernel *kernel, uint64_t gva)
 }
 
 /* Includes the partly copied pages at both ends. */
-static bool is_copied(const struct attach_guest_state *stack, uint64_t gva)
+static bool find_copy(const struct attach_guest_state *stack, uint64_t gva, uint64_t *gpa)
 {
-	uint64_t first = stack->registers.rsp & ~(PAGE - 1);
+	for (unsigned int i = 0; i < ATTACH_STACKS; i++) {
+		const struct attach_stack *copy = &stack->stacks[i];
+		uint64_t first = copy->gva & ~(PAGE - 1);
 
-	return stack->size && gva >= first && gva < stack->registers.rsp + stack->size;
+		if (!copy->size || gva < first || gva - first >= copy->gva - first + copy->size)
+			continue;
+		*gpa = COPY_GPA(i) + (gva - first);
+		return true;
+	}
+	return false;
+}
+
+/* Linux has no executable data, as far as the processor can forbid that. */
+static int translate_user_code(const struct stack_view *self, uint64_t gva,
+			       struct guest_translation *translation)
+{
+	const struct guest_paging *paging = &self->stack->registers.paging;
+
+	if (!(paging->efer & EFER_NXE) || guest_translate(self->live, paging, gva, translation) ||
+	    translation->flags & PAGE_NX)
+		return -EFAULT;
+	return 0;
 }
 
 static int translate(const struct guest_view *view, uint64_t gva,
 		     struct guest_translation *translation)
 {
 	const struct stack_view *self = view->context;
-	const struct attach_guest_state *stack = self->stack;
+	uint64_t gpa;
 
-	if (is_copied(stack, gva)) {
-		*translation = (struct guest_translation){
-			.gpa = COPY_GPA + (gva - (stack->registers.rsp & ~(PAGE - 1))),
-			.page_size = PAGE
-		};
+	if (find_copy(self->stack, gva, &gpa)) {
+		*translation = (struct guest_translation){ .gpa = gpa, .page_size = PAGE };
 		return 0;
 	}
-	if (!is_code(self->kernel, gva))
-		return -EFAULT;
-	return guest_translate(self->live, &self->kernel->paging, gva, translation);
+	if (is_kernel_code(self->kernel, gva))
+		return guest_translate(self->live, &self->kernel->paging, gva, translation);
+	return gva >> 63 ? -EFAULT : translate_user_code(self, gva, translation);
 }
 
 static int read_live(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
@@ -59,13 +77,19 @@ static int read_live(const struct guest_view *view, uint64_t gpa, void *to, size
 void stack_view_init(struct stack_view *self, const struct guest_view *live,
 		     const struct guest_kernel *kernel, const struct attach_guest_state *stack)
 {
+	size_t count = 1;
+
 	*self = (struct stack_view){ .live = live, .kernel = kernel, .stack = stack };
 	self->regions[0] = (struct guest_region){ .gpa = 0, .size = 1ull << 52 };
-	self->regions[1] = (struct guest_region){ .gpa = COPY_GPA + stack->registers.rsp % PAGE,
-						  .size = stack->size,
-						  .hva = stack->bytes };
+	for (unsigned int i = 0; i < ATTACH_STACKS; i++)
+		if (stack->stacks[i].size)
+			self->regions[count++] =
+				(struct guest_region){ .gpa = COPY_GPA(i) +
+							      stack->stacks[i].gva % PAGE,
+						       .size = stack->stacks[i].size,
+						       .hva = stack->stacks[i].bytes };
 	self->view = (struct guest_view){ .regions = self->regions,
-					  .region_count = 2,
+					  .region_count = count,
 					  .read = read_live,
 					  .translate = translate,
 					  .context = self };

@@ -2,7 +2,7 @@
 /*
  * Guest views for samples that are processed some time after they were recorded.
  *
- * A stack view shows the kernel at the time of the sample: the copy of its stack, and its code.
+ * A stack view shows the guest at the time of the sample: the copies of its stacks, and its code.
  * Memory that may have changed since is unreadable: a call chain ends there.
  */
 #ifndef KVMSCOPE_ATTACH_SAMPLE_VIEWS_H
@@ -19,7 +19,7 @@
 
 struct stack_view {
 	struct guest_view view;
-	struct guest_region regions[2];
+	struct guest_region regions[1 + ATTACH_STACKS];
 	const struct guest_view *live;
 	const struct guest_kernel *kernel;
 	const struct attach_guest_state *stack;

@@ -13,11 +13,25 @@
 /* ns for which a task with the same css_set and struct cgroup is assumed to stay in its cgroup. */
 #define SAME_SET NS_PER_S
 
+/* The pointer is that to the end (before 5.12), or to the last word (kernel: map_irq_stack()). */
+static uint64_t find_irq_top(const struct guest_kernel *kernel, const struct guest_view *view,
+			     uint64_t offset)
+{
+	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
+	uint64_t pointer;
+
+	if (!kernel->tasks.irq_stack ||
+	    !kernel_memory_read_u64(&memory, offset + kernel->tasks.irq_stack, &pointer))
+		return 0;
+	return (pointer + 8) & ~(PAGE - 1);
+}
+
 void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 			 const struct guest_view *view, unsigned int id)
 {
 	cpu->known =
 		guest_task_apic_offset(&kernel->tasks, view, &kernel->paging, id, &cpu->offset);
+	cpu->irq_top = cpu->known ? find_irq_top(kernel, view, cpu->offset) : 0;
 }
 
 /* The index of the page with ADDRESS; page_count: none. */
@@ -224,6 +238,147 @@ static void attribute_cgroup(const struct guest_kernel *kernel, const struct gue
 	sample->cgroups = known->cgroup ? cgroups : 0;
 }
 
+/* Copied stacks */
+
+static uint32_t images_of(const struct user_map *map)
+{
+	return user_images_generation(map->kernel->images);
+}
+
+/* Adds the mappings that are known in that state of the address space. */
+static void add_known(const struct user_space *space, const struct guest_space_state *state,
+		      struct user_map *map)
+{
+	for (size_t i = 0; i < USER_SPACE_MAPPINGS && i < space->known_count; i++) {
+		const struct user_space_mapping *known = &space->known[i];
+
+		if (known->number == state->number && known->changes == state->changes &&
+		    known->images == images_of(map))
+			user_map_add(map, &known->mapping);
+	}
+}
+
+static void keep_known(struct user_space *space, const struct guest_space_state *state,
+		       unsigned int first)
+{
+	for (unsigned int i = first; i < space->map.count; i++)
+		space->known[space->known_count++ % USER_SPACE_MAPPINGS] =
+			(struct user_space_mapping){ .number = state->number,
+						     .changes = state->changes,
+						     .images = images_of(&space->map),
+						     .mapping = space->map.mappings[i] };
+}
+
+static bool read_state(const struct guest_kernel *kernel, const struct guest_view *view,
+		       uint64_t mm, struct guest_space_state *now)
+{
+	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
+
+	return kernel_memory_read_u64(&memory, mm + kernel->vmas.mm_space, &now->number) &&
+	       kernel_memory_read_u64(&memory, mm + kernel->vmas.mm_changes, &now->changes) &&
+	       kernel_memory_read_u64(&memory, mm + kernel->vmas.mm_code, &now->code);
+}
+
+static bool has_unmoved_code(const struct guest_view *view, const struct attach_guest_state *stack)
+{
+	return stack->page_count && count_unmoved(view, stack, &stack->pages[0].gva, 1);
+}
+
+/* True if the mappings in SPACE, those from FIRST on found by now, existed at the sample. */
+static bool have_existed(struct user_space *space, const struct guest_view *view,
+			 const struct attach_guest_state *stack, const struct guest_task *task,
+			 unsigned int first)
+{
+	const struct guest_space_state *then = &task->space;
+	struct guest_space_state now;
+
+	if (space->map.count == first)
+		return true;
+	if (!then->number || !read_state(space->map.kernel, view, task->mm, &now) ||
+	    now.number != then->number)
+		return false;
+	if (now.changes == then->changes) {
+		keep_known(space, then, first);
+		return true;
+	}
+	return now.code == then->code && has_unmoved_code(view, stack);
+}
+
+/* As the sampler of kicks does: what was read through page tables of another task is not of this
+ * one. */
+static void drop_foreign(const struct guest_kernel *kernel, const struct guest_task *task,
+			 struct guest_callchain *chain)
+{
+	if (chain->user_depth && chain->kernel_depth &&
+	    (task->foreign ||
+	     guest_task_in_execve(&kernel->tasks, chain->addresses, chain->kernel_depth)))
+		cut(chain, 0);
+}
+
+static void note_stack(struct user_space *space, const struct attach_guest_state *stack,
+		       uint64_t mm, const struct guest_callchain *chain)
+{
+	const struct attach_stack *copy = &stack->stacks[ATTACH_STACK_USER];
+
+	if (!copy->size || chain->user_stack_end <= copy->gva)
+		return;
+	space->resized =
+		user_stacks_note(&space->stacks, mm, copy->size, chain->user_stack_end - copy->gva);
+	space->resized_mm = space->resized ? mm : 0;
+}
+
+/* TASK NULL: unknown, and the map is empty. */
+static void unwind(struct user_space *space, const struct guest_kernel *kernel,
+		   const struct guest_view *view, const struct attach_guest_state *stack,
+		   const struct sample *sample, const struct guest_task *task,
+		   struct guest_callchain *chain)
+{
+	struct user_map *map = &space->map;
+	struct stack_view copies;
+	unsigned int first;
+
+	stack_view_init(&copies, batch_view_for(&space->batch, view, sample->time), kernel, stack);
+	if (!task || !map->mm) {
+		guest_unwind(kernel->orc, &copies.view, &stack->registers, NULL, chain);
+		if (task)
+			drop_foreign(kernel, task, chain);
+		return;
+	}
+	/* A recording may last for a few seconds only, and begins with unknown images. */
+	chain->guess_early = true;
+	add_known(space, &task->space, map);
+	first = map->count;
+	guest_unwind(kernel->orc, &copies.view, &stack->registers, map, chain);
+	drop_foreign(kernel, task, chain);
+	for (uint16_t i = 0; i < chain->user_depth; i++)
+		user_map_find(map, chain->addresses[chain->kernel_depth + i]);
+	if (!have_existed(space, view, stack, task, first)) {
+		map->count = 0;
+		cut(chain, 0);
+	}
+	note_stack(space, stack, task->mm, chain);
+}
+
+static void attribute_unknown(struct user_space *space, const struct guest_kernel *kernel,
+			      const struct guest_view *view, const struct attach_guest_state *stack,
+			      const struct sample *sample, struct guest_callchain *chain)
+{
+	if (stack && stack->copied)
+		unwind(space, kernel, view, stack, sample, NULL, chain);
+	else
+		user_space_truncate(space, view, stack, sample, chain);
+}
+
+static void set_task(const struct guest_task *task, struct sample *sample)
+{
+	sample->pid = task->pid;
+	sample->tid = task->tid;
+	sample->started = task->started;
+	sample->parent = task->parent;
+	memcpy(sample->comm, task->comm, sizeof(sample->comm));
+	memcpy(sample->process_comm, task->process_comm, sizeof(sample->process_comm));
+}
+
 void user_space_attribute(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 			  const struct guest_view *view, const struct attach_guest_state *stack,
 			  struct sample *sample, struct guest_callchain *chain,
@@ -234,17 +389,20 @@ void user_space_attribute(const struct user_space_cpu *cpu, const struct guest_k
 	struct guest_task task;
 
 	map->count = 0;
+	space->resized_mm = 0;
 	if (!cpu->known || !stack || !stack->tasks || !may_be_of_task(stack) ||
 	    !guest_task_identify(&kernel->tasks, view, &kernel->paging, &stack->registers,
 				 cpu->offset, stack->tasks, &task)) {
-		user_space_truncate(space, view, stack, sample, chain);
+		attribute_unknown(space, kernel, view, stack, sample, chain);
 		return;
 	}
-	sample->pid = task.pid;
-	sample->tid = task.tid;
-	memcpy(sample->comm, task.comm, sizeof(sample->comm));
+	set_task(&task, sample);
 	attribute_cgroup(kernel, view, &task, sample, space->tasks);
 	user_map_begin(map, kernel, view, task.mm);
+	if (stack->copied) {
+		unwind(space, kernel, view, stack, sample, &task, chain);
+		return;
+	}
 	batch = batch_view_for(&space->batch, view, sample->time);
 	if (map->mm && chain->user_depth)
 		find_mappings(space, view, batch, stack, sample, &task, chain);

@@ -8,7 +8,12 @@
  * since: a page of a file stays that file's until the guest reuses its memory, and a mapping of
  * another file has other pages. An address whose page has moved ends the chain.
  *
- * Callers come from frame pointers, which are arbitrary numbers in programs without them. So a
+ * If the backend copied the stacks, the chain is unwound here, as that of a stopped vCPU. Mappings
+ * are then valid if the address space is the same one, with the same number of TLB flushes as at
+ * the sample (deferred_lookup.h), or, in a process that flushes often, with as many pages of code,
+ * and RIP's page has not moved.
+ *
+ * Else callers come from frame pointers, which are arbitrary numbers in programs without them. So a
  * caller has to follow a call instruction to the code before it (call_site.h); CHAIN ends at the
  * first one that does not.
  *
@@ -19,10 +24,12 @@
 
 #include "vmm/attach/backend.h"
 #include "vmm/attach/sample_views.h"
+#include "vmm/attach/user_stacks.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/user_map.h"
 
-#define USER_SPACE_TASKS 64
+#define USER_SPACE_TASKS    64
+#define USER_SPACE_MAPPINGS 128
 
 /* A task with its cgroup. */
 struct user_space_task {
@@ -34,19 +41,34 @@ struct user_space_task {
 	uint64_t cgroup;  /* 0: unknown */
 };
 
-/* The current sample, and tasks of recent samples. Zero-initialized. */
+/* A mapping that exists while the address space is in that state. */
+struct user_space_mapping {
+	uint64_t number, changes; /* of struct guest_space_state */
+	uint32_t images;          /* generation of the table with its image */
+	struct user_mapping mapping;
+};
+
+/* The current sample, and tasks and mappings of recent samples. Zero-initialized. */
 struct user_space {
 	struct user_map map; /* mappings of its addresses */
 	struct user_space_task tasks[USER_SPACE_TASKS];
 	struct batch_view batch; /* code, and its page tables */
 	struct batch_mappings mappings;
+	struct user_space_mapping known[USER_SPACE_MAPPINGS]; /* the oldest one is replaced */
+	size_t known_count;                                   /* of all that were added */
+	struct user_stacks stacks;
+	/* The process, by its struct mm_struct, that needs another size of its stack's copies; 0:
+	 * none. */
+	uint64_t resized_mm;
+	uint32_t resized;
 };
 
 /* A vCPU in the known kernel. */
 struct user_space_cpu {
 	bool known;
-	bool seen;       /* the backend has the layout of this kernel's tasks */
-	uint64_t offset; /* added to per-CPU addresses for it */
+	bool seen;        /* the backend has the layout of this kernel's tasks */
+	uint64_t offset;  /* added to per-CPU addresses for it */
+	uint64_t irq_top; /* GVA of the end of its interrupt stack; 0: unknown */
 };
 
 /* Finds the CPU of KERNEL that is vCPU ID. CPU->known is false if it is not known (yet). */
@@ -54,9 +76,9 @@ void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *
 			 const struct guest_view *view, unsigned int id);
 
 /*
- * Sets SAMPLE's task and cgroup, and stores its mappings in SPACE; CHAIN ends at the first address
- * that cannot be attributed. The task stays SAMPLE_TASK_UNKNOWN if it is not certain. STACK is the
- * backend's.
+ * Sets SAMPLE's task and cgroup, unwinds copied stacks, and stores its mappings in SPACE; CHAIN
+ * ends at the first address that cannot be attributed. The task stays SAMPLE_TASK_UNKNOWN if it is
+ * not certain. STACK is the backend's.
  */
 void user_space_attribute(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 			  const struct guest_view *view, const struct attach_guest_state *stack,

@@ -14,9 +14,9 @@ static const char *why_kicks(const struct run_options *options)
 	if (options->clock == RUN_CLOCK_WALL)
 		return "a halted vCPU gets no interrupts of the clock";
 	if (options->record.callchains)
-		return "it unwinds user space by frame pointers only";
+		return "kicks unwind the whole stack, and look up mappings, while the vCPU is stopped";
 	if (!options->agent)
-		return "it does not see control groups, which then only --agent would report";
+		return "it looks up control groups after the sample, unless --agent reports them";
 	return NULL;
 }
 

@@ -24,9 +24,9 @@ static void start(struct stack_view *view, struct guest_kernel *kernel,
 	*kernel = (struct guest_kernel){
 		.text_start = TEXT, .text_end = TEXT + 0x2000, .modules = &module, .module_count = 1
 	};
-	*stack = (struct attach_guest_state){ .registers = { .rsp = RSP },
-					      .bytes = (const void *)copy,
-					      .size = size };
+	*stack = (struct attach_guest_state){ .registers = { .rsp = RSP }, .copied = size };
+	stack->stacks[ATTACH_STACK_IN_USE] =
+		(struct attach_stack){ .gva = RSP, .size = size, .bytes = (const void *)copy };
 	stack_view_init(view, &live, kernel, stack);
 }
 

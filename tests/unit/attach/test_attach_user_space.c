@@ -563,3 +563,151 @@ TEST(attach_user_space, a_reused_css_set_is_looked_up_again)
 	user_guest_put(&moment.guest, sets[0] + cgroups.set_cgroup, group);
 	CHECK_EQUAL(cgroup_at(&moment, 2000), 18);
 }
+
+/* Copied stacks */
+
+#define STACK     0x7ffc0000f000ull
+#define STACK_TOP 0x7ffc0000f080ull
+#define NXE       (1ull << 11)
+
+static const struct guest_space_state space_state = { .number = 9, .changes = 3, .code = 40 };
+
+static void put_state(struct moment *moment, const struct guest_space_state *state)
+{
+	const struct guest_vma_layout *vmas = &moment->guest.kernel.vmas;
+
+	user_guest_put(&moment->guest, moment->guest.mm + vmas->mm_space, state->number);
+	user_guest_put(&moment->guest, moment->guest.mm + vmas->mm_changes, state->changes);
+	user_guest_put(&moment->guest, moment->guest.mm + vmas->mm_code, state->code);
+}
+
+/* The frames of the chain of make(), in COPY. The stack itself is not in guest memory. */
+static void copy_stack(struct moment *moment, uint64_t copy[16])
+{
+	memset(copy, 0, 16 * sizeof(copy[0]));
+	copy[2] = STACK + 0x30;
+	copy[3] = PLUGIN + 0x20;
+	copy[6] = STACK + 0x60;
+	copy[7] = PLUGIN + 0x30;
+	copy[13] = LIBRARY + 0x10;
+	memset(moment->guest.guest.memory + PROGRAM_PAGE, 0x90, 4096);
+	moment->stack.registers.rsp = STACK;
+	moment->stack.registers.rbp = STACK + 0x10;
+	moment->stack.registers.paging.efer |= NXE;
+	moment->stack.registers.long_mode = true;
+	moment->stack.copied = true;
+	moment->stack.page_count = 1;
+	moment->stack.stacks[ATTACH_STACK_USER] =
+		(struct attach_stack){ STACK, 16 * sizeof(copy[0]), (const uint8_t *)copy };
+	moment->tasks.current.space = space_state;
+	put_state(moment, &space_state);
+}
+
+static void make_copied(struct moment *moment)
+{
+	static uint64_t copy[16];
+
+	make(moment);
+	copy_stack(moment, copy);
+	attribute(moment);
+	/* The images are known now: they have no tables, but frame pointers. */
+	for (unsigned int i = 0; i < moment->space.map.count; i++)
+		user_image_set_cfi(moment->space.map.mappings[i].image, NULL);
+}
+
+/* Each attribution finds the tables of one more image. */
+static void attribute_copied(struct moment *moment)
+{
+	for (int i = 0; i < 4; i++) {
+		attribute(moment);
+		for (unsigned int j = 0; j < moment->space.map.count; j++)
+			user_image_set_cfi(moment->space.map.mappings[j].image, NULL);
+	}
+}
+
+TEST(attach_user_space, a_copied_stack_is_unwound)
+{
+	static const uint64_t callers[] = { PROGRAM + 0x1234, PLUGIN + 0x20, PLUGIN + 0x30,
+					    LIBRARY + 0x10 };
+
+	FIXTURE(struct moment, moment, make_copied, unmake);
+	CHECK_EQUAL(moment.chain.user_depth, 4); /* no table was tried yet */
+	attribute_copied(&moment);
+	REQUIRE_EQUAL(moment.chain.user_depth, 4);
+	CHECK(!memcmp(moment.addresses, callers, sizeof(callers)));
+	CHECK_EQUAL(moment.chain.flags, 0);
+	CHECK_EQUAL(moment.space.map.count, 3);
+	/* What is not in the copy cannot be read. */
+	moment.stack.stacks[ATTACH_STACK_USER].size = 0x40;
+	attribute(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 3);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+}
+
+TEST(attach_user_space, mappings_of_a_changed_address_space_are_not_used)
+{
+	static const struct {
+		struct guest_space_state now;
+		uint16_t depth;
+	} cases[] = { { { 9, 3, 40 }, 4 },    /* unchanged */
+		      { { 9, 4, 40 }, 4 },    /* pages were unmapped, but no code */
+		      { { 9, 4, 41 }, 1 },    /* code was */
+		      { { 10, 3, 40 }, 1 } }; /* another address space */
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		FIXTURE(struct moment, moment, make_copied, unmake);
+		attribute_copied(&moment);
+		moment.space.known_count = 0;
+		put_state(&moment, &cases[i].now);
+		attribute(&moment);
+		CHECK_EQUAL(moment.chain.user_depth, cases[i].depth);
+		CHECK_EQUAL(moment.space.map.count, cases[i].depth == 1 ? 0 : 3);
+		/* The page of RIP has moved. */
+		moment.stack.pages = &(const struct attach_page){ PROGRAM + 0x1000, OTHER_PAGE };
+		attribute(&moment);
+		CHECK_EQUAL(moment.chain.user_depth, i ? 1 : 4);
+	}
+}
+
+/* A mapping that is known in the state of the sample needs no lookup. */
+TEST(attach_user_space, mappings_of_an_earlier_sample_are_used)
+{
+	struct guest_space_state later = { .number = 9, .changes = 7, .code = 50 };
+
+	FIXTURE(struct moment, moment, make_copied, unmake);
+	attribute_copied(&moment);
+	put_state(&moment, &later);
+	attribute(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 4);
+	moment.tasks.current.space.changes = 4;
+	attribute(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+}
+
+TEST(attach_user_space, a_chain_cut_by_its_copy_requests_a_larger_one)
+{
+	static uint64_t copy[BPF_USER_STACK_FIRST / 8];
+	struct attach_stack *user;
+
+	FIXTURE(struct moment, moment, make_copied, unmake);
+	attribute_copied(&moment);
+	CHECK_EQUAL(moment.space.resized_mm, 0);
+	user = &moment.stack.stacks[ATTACH_STACK_USER];
+	memcpy(copy, user->bytes, user->size);
+	copy[12] = STACK + sizeof(copy) + 0x100; /* one more frame */
+	*user = (struct attach_stack){ STACK, sizeof(copy), (const uint8_t *)copy };
+	attribute(&moment);
+	CHECK_EQUAL(moment.space.resized_mm, moment.guest.mm);
+	CHECK_EQUAL(moment.space.resized, BPF_USER_STACK_MAX);
+}
+
+TEST(attach_user_space, a_sample_has_the_process_of_its_task)
+{
+	FIXTURE(struct moment, moment, make, unmake);
+	moment.tasks.current.process =
+		(struct guest_process_state){ .started = 1234, .parent = 60, .comm = "leader" };
+	attribute(&moment);
+	CHECK_EQUAL(moment.sample.started, 1234);
+	CHECK_EQUAL(moment.sample.parent, 60);
+	CHECK_STRING(moment.sample.process_comm, "leader");
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads guest memory with the source of the BPF program: page tables, callers, and the page
- * tables of the current task if the processor's are unknown. */
+/* Reads guest memory with the source of the BPF program: page tables, callers, copies of stacks,
+ * and the page tables of the current task if the processor's are unknown. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +8,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/bpf/guest_stack.h"
 #include "vmm/attach/bpf/guest_tasks.h"
+#include "vmm/attach/bpf/stack_copies.h"
 
 #define RAM      0x100000ull
 #define KERNEL   0x1000ull /* GPAs: top tables of the kernel and of a process */
@@ -244,12 +245,13 @@ TEST(bpf_guest, a_kernel_stack_needs_known_page_tables)
 	sample->head.rsp = DIRECT + 0x800;
 	sample->head.flags = BPF_RSP_KNOWN;
 	open_space(&scratch->space, sample->head.cr3, 4);
-	read_stack(&walk);
-	CHECK_EQUAL(sample->head.stack_size, 0);
+	copy_stacks(&walk);
+	CHECK_EQUAL(sample->head.copied, 0);
 	CHECK(sample->head.flags & BPF_CHAIN_CUT);
 	sample->head.flags = BPF_RSP_KNOWN | BPF_CR3_KNOWN;
-	read_stack(&walk);
-	CHECK_EQUAL(sample->head.stack_size, 0x800);
+	copy_stacks(&walk);
+	CHECK_EQUAL(sample->head.copied, 0x800);
+	CHECK_EQUAL(sample->head.stacks[BPF_STACK_IN_USE].size, 0x800);
 	unmake();
 }
 
@@ -510,9 +512,14 @@ TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
 	make();
 	walk = with_task(MM);
 	share_memory();
-	for (__u32 word = BPF_TASK_AT + 1; word < BPF_TASK_PAGE_TABLE; word++)
+	for (__u32 word = BPF_TASK_AT + 1; word < BPF_TASK_WORDS; word++) {
 		if (word != BPF_TASK_MM)
 			write_word(TASK - DIRECT + word * 8, 1000 + word);
+		if (word != BPF_TASK_PAGE_TABLE)
+			write_word(MM - DIRECT + word * 8, 2000 + word);
+	}
+	write_word(TASK - DIRECT + BPF_TASK_LEADER * 8, TASK);
+	write_word(TASK - DIRECT + BPF_TASK_PARENT * 8, MM);
 	read_tasks(&walk);
 	first = host_user.reads;
 	for (int i = 0; i < 3; i++) {
@@ -523,6 +530,10 @@ TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_MM], MM);
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_PID], 1000 + BPF_TASK_PID);
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_PAGE_TABLE], DIRECT + PROCESS);
+		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_CODE], 2000 + BPF_TASK_CODE);
+		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_STARTED], 1000 + BPF_TASK_STARTED);
+		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_PARENT_TGID],
+			    2000 + BPF_TASK_PARENT_TGID);
 		first = i ? first : host_user.reads;
 	}
 	CHECK_EQUAL(host_user.reads, first);
@@ -554,4 +565,98 @@ TEST(bpf_guest, kernel_threads_and_unreadable_tasks_have_no_page_tables)
 	read_tasks(&walk);
 	CHECK(!(sample->head.flags & BPF_TASKS_KNOWN));
 	unmake();
+}
+
+/* A task with page tables of its own, whose user stack is on two pages. */
+static struct walk with_stack(void)
+{
+	struct walk walk = with_task(MM);
+
+	map(KERNEL, USER_GVA, 0x60000, 12, 4);
+	map(KERNEL, USER_GVA + 0x1000, 0x70000, 12, 4);
+	write_word(0x60f00, 11);
+	write_word(0x70000, 22);
+	scratch->vcpu.cpu.copies = 1;
+	scratch->vcpu.cpu.stack_size = 0x4000;
+	write_word(TASK - DIRECT + BPF_TASK_STACK * 8, DIRECT + 0x90000);
+	read_tasks(&walk);
+	sample->head.flags |= BPF_CR3_KNOWN | BPF_RSP_KNOWN;
+	open_space(&scratch->space, KERNEL, 4);
+	return walk;
+}
+
+static uint64_t copied_word(enum bpf_stack_kind kind, size_t offset)
+{
+	uint64_t word;
+
+	memcpy(&word, sample->stack + sample->head.stacks[kind].at + offset, sizeof(word));
+	return word;
+}
+
+TEST(bpf_guest, a_user_stack_is_copied_page_by_page_up_to_its_size)
+{
+	const struct bpf_stack *copy;
+	struct walk walk;
+
+	make();
+	copy = &sample->head.stacks[BPF_STACK_USER];
+	walk = with_stack();
+	REQUIRE(has_user_stack(&walk));
+	begin_copies(&walk);
+	copy_user_stack(&walk, CODE_GVA, USER_GVA + 0xf00);
+	CHECK_EQUAL(copy->gva, USER_GVA + 0xf00);
+	CHECK_EQUAL(copy->size, BPF_USER_STACK_FIRST);
+	CHECK_EQUAL(sample->head.copied, BPF_USER_STACK_FIRST);
+	CHECK_EQUAL(copied_word(BPF_STACK_USER, 0), 11);
+	CHECK_EQUAL(copied_word(BPF_STACK_USER, 0x100), 22);
+	/* The reader's size; the next page is not mapped. */
+	scratch->vcpu.user_stacks[BPF_USER_STACK_INDEX(MM)] = MM << 16 | BPF_USER_STACK_MAX;
+	begin_copies(&walk);
+	sample->head.copied = 0;
+	copy_user_stack(&walk, CODE_GVA, USER_GVA + 0xf00);
+	CHECK_EQUAL(copy->size, 0x1100);
+	scratch->vcpu.user_stacks[BPF_USER_STACK_INDEX(MM)] = (MM + 1) << 16 | 512;
+	sample->head.copied = 0;
+	copy_user_stack(&walk, CODE_GVA, USER_GVA);
+	CHECK_EQUAL(copy->size, BPF_USER_STACK_FIRST);
+	scratch->vcpu.user_stacks[BPF_USER_STACK_INDEX(MM)] = MM << 16 | 512;
+	sample->head.copied = 0;
+	copy_user_stack(&walk, CODE_GVA, USER_GVA);
+	CHECK_EQUAL(copy->size, 512);
+	/* Not without a reader that can unwind it. */
+	scratch->vcpu.cpu.copies = 0;
+	CHECK(!has_user_stack(&walk));
+	unmake();
+}
+
+TEST(bpf_guest, all_stacks_of_an_interrupted_system_call_are_copied)
+{
+	const struct bpf_stack *stacks;
+	struct walk walk;
+
+	/* With and without padding for FRED. */
+	for (uint64_t padding = 0; padding <= FRED_PADDING; padding += FRED_PADDING) {
+		uint64_t frame = 0x94000 - 40 - padding;
+
+		make();
+		stacks = sample->head.stacks;
+		walk = with_stack();
+		scratch->vcpu.cpu.irq_top = DIRECT + 0x9c000;
+		write_word(0x9c000 - 8, DIRECT + 0x93800);
+		write_word(0x93800, 33);
+		write_word(frame, CODE_GVA + 5);
+		write_word(frame + 8, CS_USER);
+		write_word(frame + 24, USER_GVA + 0xf00);
+		sample->head.rsp = DIRECT + 0x9c000 - 0x108;
+		copy_stacks(&walk);
+		CHECK_EQUAL(stacks[BPF_STACK_IN_USE].size, 0x108);
+		CHECK_EQUAL(stacks[BPF_STACK_BELOW].gva, DIRECT + 0x93800);
+		CHECK_EQUAL(stacks[BPF_STACK_BELOW].size, 0x800);
+		CHECK_EQUAL(copied_word(BPF_STACK_BELOW, 0), 33);
+		CHECK_EQUAL(stacks[BPF_STACK_USER].gva, USER_GVA + 0xf00);
+		CHECK_EQUAL(copied_word(BPF_STACK_USER, 0), 11);
+		CHECK_EQUAL(sample->code.gva, CODE_GVA + 5);
+		CHECK_EQUAL(sample->head.copied, 0x108 + 0x800 + BPF_USER_STACK_FIRST);
+		unmake();
+	}
 }

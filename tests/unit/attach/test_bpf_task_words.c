@@ -7,6 +7,8 @@
 
 #define SLOTS 16 /* words of the task */
 
+static const struct guest_vma_layout vmas;
+
 /* Simulates the program on a task whose words contain their own offset plus 1. Returns the
  * number of reads. */
 static unsigned int read_task(const struct bpf_cpu *cpu, uint64_t task[BPF_TASK_ROOM])
@@ -30,7 +32,7 @@ static void check_task(const struct guest_task_layout *layout)
 	uint64_t task[BPF_TASK_ROOM] = { 0 };
 	struct bpf_cpu cpu = { 0 };
 
-	bpf_task_words_set(&cpu, layout);
+	bpf_task_words_set(&cpu, layout, &vmas);
 	read_task(&cpu, task);
 	CHECK_EQUAL(task[BPF_TASK_STACK], layout->stack + 1);
 	CHECK_EQUAL(task[BPF_TASK_MM], layout->mm + 1);
@@ -90,9 +92,9 @@ TEST(bpf_task_words, consecutive_words_are_read_at_once)
 	uint64_t task[BPF_TASK_ROOM] = { 0 };
 	struct bpf_cpu cpu = { 0 };
 
-	bpf_task_words_set(&cpu, &layout);
+	bpf_task_words_set(&cpu, &layout, &vmas);
 	CHECK_EQUAL(read_task(&cpu, task), 4);
 	layout.mm = layout.stack + 8;
-	bpf_task_words_set(&cpu, &layout);
+	bpf_task_words_set(&cpu, &layout, &vmas);
 	CHECK_EQUAL(read_task(&cpu, task), 3);
 }

@@ -407,6 +407,14 @@ struct chain {
 	__u64 stack[WINDOW / 8 + 1]; /* one more word for the verifier */
 };
 
+/* What is left to copy of a stack. */
+struct copy {
+	__u64 gva;
+	__u64 left, at; /* bytes; AT: the offset in the copies */
+};
+
+#define ENTRY_FRAME 5 /* words that the CPU pushes when it enters the kernel */
+
 /* A vCPU and the state of its current sample. It is not on the stack, where the verifier would
  * track each value. */
 struct scratch {
@@ -414,6 +422,8 @@ struct scratch {
 	struct space space;
 	struct bpf_address code; /* the last one */
 	struct chain chain;
+	struct copy copy;
+	__u64 frame[ENTRY_FRAME];
 	__u8 arch[ARCH_SIZE]; /* of the vCPU's state, from the registers on */
 };
 

@@ -19,6 +19,7 @@
 #include "vmm/attach/bpf/kernel_types.h"
 #include "vmm/attach/bpf/ring_maps.h"
 #include "vmm/attach/bpf/ring_writer.h"
+#include "vmm/attach/bpf/stack_copies.h"
 #include "vmm/attach/bpf/vcpu_lookup.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -38,7 +39,7 @@ struct {
 
 #define VCPU_OFFSET(field) bpf_core_field_offset(struct kvm_vcpu, field)
 
-/* Reads the tasks, and the call chain or the stack. */
+/* Reads the tasks, and the call chain or the stacks. */
 static __always_inline void read_memory(struct scratch *scratch, struct bpf_whole_sample *whole)
 {
 	struct bpf_sample *sample = &whole->head;
@@ -49,10 +50,14 @@ static __always_inline void read_memory(struct scratch *scratch, struct bpf_whol
 	if (user && !(sample->flags & BPF_CR3_KNOWN))
 		read_cr3_of_task(&walk);
 	open_space(&scratch->space, sample->cr3, sample->cr4 & CR4_LA57 ? 5 : 4);
-	if (user && sample->flags & (BPF_CR3_KNOWN | BPF_CR3_OF_TASK))
+	if (user && scratch->vcpu.callchains && has_user_stack(&walk)) {
+		begin_copies(&walk);
+		copy_user_stack(&walk, sample->rip, sample->rsp);
+		sample->flags |= sample->copied ? 0 : BPF_CHAIN_CUT;
+	} else if (user && sample->flags & (BPF_CR3_KNOWN | BPF_CR3_OF_TASK))
 		read_addresses(&walk, scratch->vcpu.callchains);
 	else if (!user && scratch->vcpu.callchains && sample->flags & BPF_RSP_KNOWN)
-		read_stack(&walk);
+		copy_stacks(&walk);
 	else if (scratch->vcpu.callchains)
 		sample->flags |= BPF_CHAIN_CUT;
 }
@@ -68,7 +73,7 @@ VERIFIED_ONCE int discard_memory(struct bpf_whole_sample *whole)
 		sample->cr3 = 0;
 	sample->flags &= ~(BPF_TASKS_KNOWN | BPF_CR3_OF_TASK);
 	sample->flags |= BPF_CHAIN_CUT;
-	sample->stack_size = 0;
+	sample->copied = 0;
 	if (sample->addresses)
 		sample->addresses = 1;
 	whole->addresses[0].page = BPF_NO_PAGE;
@@ -132,6 +137,25 @@ static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm
 #define ARCH_REGISTER(number)                                                                      \
 	arch_word(scratch, vcpu, VCPU_OFFSET(arch.regs) + VCPU_REGS_##number * sizeof(__u64))
 
+static __always_inline void read_other_registers(const struct scratch *scratch,
+						 struct kvm_vcpu *vcpu, struct bpf_sample *sample)
+{
+	sample->rax = ARCH_REGISTER(RAX);
+	sample->rcx = ARCH_REGISTER(RCX);
+	sample->rdx = ARCH_REGISTER(RDX);
+	sample->rbx = ARCH_REGISTER(RBX);
+	sample->rsi = ARCH_REGISTER(RSI);
+	sample->rdi = ARCH_REGISTER(RDI);
+	sample->r8 = ARCH_REGISTER(R8);
+	sample->r9 = ARCH_REGISTER(R9);
+	sample->r10 = ARCH_REGISTER(R10);
+	sample->r11 = ARCH_REGISTER(R11);
+	sample->r12 = ARCH_REGISTER(R12);
+	sample->r13 = ARCH_REGISTER(R13);
+	sample->r14 = ARCH_REGISTER(R14);
+	sample->r15 = ARCH_REGISTER(R15);
+}
+
 static __always_inline void read_registers(struct scratch *scratch, struct kvm_vcpu *vcpu,
 					   struct bpf_sample *sample)
 {
@@ -147,12 +171,7 @@ static __always_inline void read_registers(struct scratch *scratch, struct kvm_v
 	sample->rip = ARCH_REGISTER(RIP);
 	sample->rsp = ARCH_REGISTER(RSP);
 	sample->rbp = ARCH_REGISTER(RBP);
-	if (sample->rip >> 63) {
-		sample->rdx = ARCH_REGISTER(RDX);
-		sample->rdi = ARCH_REGISTER(RDI);
-		sample->r10 = ARCH_REGISTER(R10);
-		sample->r13 = ARCH_REGISTER(R13);
-	}
+	read_other_registers(scratch, vcpu, sample);
 	if (known & 1u << VCPU_REGS_RIP)
 		sample->flags |= BPF_RIP_KNOWN;
 	if (known & 1u << VCPU_REGS_RSP)
@@ -220,7 +239,7 @@ static __always_inline void fill_sample(struct bpf_perf_event_data *ctx, struct 
 	sample->time = bpf_ktime_get_ns();
 	sample->period = ctx->sample_period;
 	sample->tid = known->inner_tid;
-	sample->flags = sample->cpl = sample->addresses = sample->stack_size = 0;
+	sample->flags = sample->cpl = sample->addresses = sample->copied = 0;
 	sample->cr3 = 0;
 	sample->generation = 0;
 	if (is_same(vcpu, known) && is_in_guest(vcpu, !!known->by_nmi)) {

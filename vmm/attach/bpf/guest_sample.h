@@ -7,9 +7,13 @@
 
 #define BPF_SLOTS_MAX 32
 #define BPF_CHAIN_MAX 127
-/* Bytes of the kernel stack per sample. The stack has at most 16 KiB (THREAD_SIZE), of which
- * mostly some hundred are in use. */
-#define BPF_STACK_MAX 4096
+/* Bytes per sample of each kernel stack, which has at most 16 KiB (THREAD_SIZE), of which mostly
+ * some hundred are in use, */
+#define BPF_KERNEL_STACK_MAX 8192
+/* and of the user stack: at most, and of a process without a size of its own. */
+#define BPF_USER_STACK_MAX   (32u << 10)
+#define BPF_USER_STACK_FIRST 4096u
+#define BPF_STACKS_MAX       (2 * BPF_KERNEL_STACK_MAX + BPF_USER_STACK_MAX)
 
 /* Records of the iterator over a VMM's files. */
 enum bpf_found_type { BPF_FOUND_VCPU = 1, BPF_FOUND_SLOT = 2, BPF_FOUND_VM = 3 };
@@ -55,7 +59,7 @@ struct direct_map_trial {
 #define BPF_VCPU_MAPS_MAX 4000
 
 /* The words that are read of a task, all aligned: first its address, then words of its struct
- * task_struct, the last one of its struct mm_struct. */
+ * task_struct, of its struct mm_struct, of the first task of its process, and of the parent. */
 enum bpf_task_word {
 	BPF_TASK_AT,
 	BPF_TASK_STACK,
@@ -64,10 +68,18 @@ enum bpf_task_word {
 	BPF_TASK_TGID,
 	BPF_TASK_COMM,                    /* three words: it may begin anywhere in the first */
 	BPF_TASK_SET = BPF_TASK_COMM + 3, /* struct css_set, which leads to the cgroup */
-	BPF_TASK_PAGE_TABLE,
+	BPF_TASK_LEADER,
+	BPF_TASK_PAGE_TABLE, /* the first of the mm_struct's */
+	BPF_TASK_SPACE,      /* the three words of struct guest_space_state */
+	BPF_TASK_CHANGES,
+	BPF_TASK_CODE,
+	BPF_TASK_STARTED, /* the first of the leader's */
+	BPF_TASK_PARENT,
+	BPF_TASK_PROCESS_COMM, /* three words */
+	BPF_TASK_PARENT_TGID = BPF_TASK_PROCESS_COMM + 3,
 	BPF_TASK_WORDS,
-	BPF_TASK_ROOM = 16, /* a power of two, for the verifier */
-	BPF_TASK_RUN = 64,  /* a power of two; upper bound of the bytes of consecutive words */
+	BPF_TASK_ROOM = 32, /* a power of two, for the verifier */
+	BPF_TASK_RUN = 128, /* a power of two; upper bound of the bytes of consecutive words */
 };
 
 /* The current task, and the one that is being switched to: the same except during a context
@@ -82,6 +94,9 @@ struct bpf_cpu {
 	__u32 sizes[BPF_TASK_ROOM];   /* bytes to read; 0: part of the read of an earlier word
 				       */
 	__u64 tasks[BPF_TASKS]; /* GVAs of pointers to the tasks; 0: there is no such pointer */
+	__u64 irq_top;          /* GVA of the end of the interrupt stack; 0: unknown */
+	__u32 stack_size;       /* bytes of a task's stack */
+	__u32 copies;           /* user stacks are copied: the reader can unwind them */
 	__u32 generation;       /* of this struct; 0 while it changes */
 };
 
@@ -97,6 +112,14 @@ struct bpf_slots {
 		__u64 gpa, size, hva;
 	} slot[BPF_SLOTS_MAX];
 };
+
+/*
+ * Sizes of the copies of user stacks, by process: the GVA of its struct mm_struct, without its
+ * upper 16 bits, in the upper 48 bits, and the number of bytes. The reader stores each as one word.
+ * A process that is not in its place has BPF_USER_STACK_FIRST.
+ */
+#define BPF_USER_STACKS          256u
+#define BPF_USER_STACK_INDEX(mm) (((mm) >> 6 ^ (mm) >> 14) & (BPF_USER_STACKS - 1))
 
 /* The program's state of a vCPU: an element of a map that the reader has mapped, too. The
  * elements of its ring follow (vmm/attach/bpf_ringbuf.h), then the next vCPU. */
@@ -118,10 +141,11 @@ struct bpf_vcpu {
 	__u32 chunks;       /* of the ring; a power of two */
 	struct bpf_cpu cpu;
 	struct bpf_slots slots;
+	__u64 user_stacks[BPF_USER_STACKS]; /* written by the reader */
 };
 
 /* Bytes of a map element. */
-#define BPF_CHUNK (32u << 10)
+#define BPF_CHUNK (128u << 10)
 
 enum bpf_sample_flags {
 	BPF_IN_GUEST = 1 << 0,
@@ -154,10 +178,24 @@ struct bpf_tasks {
 	__u64 words[BPF_TASKS][BPF_TASK_WORDS];
 };
 
+/* The stacks that may be copied. */
+enum bpf_stack_kind {
+	BPF_STACK_IN_USE, /* of the kernel */
+	BPF_STACK_BELOW,  /* the task's, below that of an interrupt */
+	BPF_STACK_USER,
+	BPF_STACKS,
+};
+
+struct bpf_stack {
+	__u64 gva;
+	__u32 size; /* bytes; 0: not copied */
+	__u32 at;   /* offset in the copies */
+};
+
 /*
- * A sample. It is followed, in user space, by RIP and the chain of frame pointers; in the kernel,
- * which may have no frame pointers, by the stack itself. Nothing unused is written, to save cache
- * lines.
+ * A sample. It is followed by addresses, of user code: RIP and the chain of frame pointers. If
+ * stacks were copied instead, it is followed by one address, that at which user code was left, and
+ * the copies. Nothing unused is written, to save cache lines.
  */
 struct bpf_sample {
 	__u32 size;   /* total, in bytes, a multiple of 8 */
@@ -168,15 +206,15 @@ struct bpf_sample {
 	__u32 tid;
 	__u32 cpl;
 	__u32 addresses;  /* number of struct bpf_address that follow; the first is RIP's */
-	__u32 stack_size; /* bytes of the stack from RSP on that follow, instead of addresses
-			   */
+	__u32 copied;     /* bytes of all copies, a multiple of 8 */
 	__u32 generation; /* of the struct bpf_cpu that the tasks were read with */
 	__u64 rip;        /* of the guest; without BPF_IN_GUEST, of the host */
 	__u64 rsp, rbp;
+	__u64 rax, rcx, rdx, rbx, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15;
 	__u64 cr0, cr3, cr4, efer;
 	__u64 clock; /* MSR_KVM_SYSTEM_TIME: where KVM writes the guest's clock; 0: nowhere */
-	__u64 rdx, rdi, r10, r13; /* in the kernel: ORC uses them, too (kernel: unwind_orc.c) */
-	struct bpf_tasks tasks;   /* with BPF_TASKS_KNOWN */
+	struct bpf_stack stacks[BPF_STACKS]; /* with COPIED */
+	struct bpf_tasks tasks;              /* with BPF_TASKS_KNOWN */
 };
 
 /* The longest sample. */
@@ -184,8 +222,10 @@ struct bpf_whole_sample {
 	struct bpf_sample head;
 	union {
 		struct bpf_address addresses[BPF_ADDRESSES_MAX];
-		__u8 stack[2 *
-			   BPF_STACK_MAX]; /* the second part begins anywhere in the first half */
+		struct {
+			struct bpf_address code;
+			__u8 stack[BPF_STACKS_MAX + 8192]; /* for the verifier */
+		};
 	};
 };
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* BPF: user call chains by frame pointers, and copies of the kernel's stack. */
+/* BPF: user call chains by frame pointers. */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_STACK_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_STACK_H
 
 #include "vmm/attach/bpf/guest_memory.h"
 
 #define USER_FRAME_MAX (1ull << 20) /* bytes, as in the other unwinders */
-#define KERNEL_STACK_SIZE                                                                          \
-	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 
 /* True if both words are in the current page, and its kernel address is known. */
 static __always_inline int is_mapped(const struct space *space, __u64 frame)
@@ -140,38 +138,6 @@ static __always_inline void read_chain(struct walk *walk)
 	bpf_loop(2 * BPF_CHAIN_MAX, read_frames, walk, 0);
 	if (sample->addresses == BPF_ADDRESSES_MAX && chain->frame)
 		sample->flags |= BPF_CHAIN_CUT;
-}
-
-/*
- * Copies the kernel stack up to its end, which is aligned to its size, as far as there is room:
- * from two pages at most. Does not use the page tables of the known kernel, which may no longer
- * run.
- */
-static __always_inline void read_stack(struct walk *walk)
-{
-	struct bpf_whole_sample *sample = walk->sample;
-	struct space *space = &walk->scratch->space;
-	__u64 rsp = sample->head.rsp;
-	__u32 whole = KERNEL_STACK_SIZE - (rsp & (KERNEL_STACK_SIZE - 1));
-	__u32 first = 4096 - (rsp & 4095), second;
-
-	if (!(sample->head.flags & BPF_CR3_KNOWN)) {
-		sample->head.flags |= BPF_CHAIN_CUT;
-		return;
-	}
-	if (whole > BPF_STACK_MAX)
-		whole = BPF_STACK_MAX;
-	if (first > whole)
-		first = whole;
-	second = whole - first;
-	if (first > BPF_STACK_MAX ||
-	    !read_space(space, &walk->scratch->vcpu.slots, rsp, sample->stack, first))
-		return;
-	sample->head.stack_size = first;
-	BOUND(second, BPF_STACK_MAX - 1);
-	if (second && read_space(space, &walk->scratch->vcpu.slots, rsp + first,
-				 sample->stack + first, second))
-		sample->head.stack_size = whole;
 }
 
 /* Records RIP, its callers if requested, and their pages: if the pages are unchanged later, so

@@ -8,7 +8,10 @@
 /* The GVA of a task's WORD, whose preceding words are known; 0: none. */
 static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64 *task, __u32 word)
 {
-	__u64 base = task[word == BPF_TASK_PAGE_TABLE ? BPF_TASK_MM : BPF_TASK_AT];
+	__u64 base = task[word < BPF_TASK_PAGE_TABLE    ? BPF_TASK_AT
+			  : word < BPF_TASK_STARTED     ? BPF_TASK_MM
+			  : word < BPF_TASK_PARENT_TGID ? BPF_TASK_LEADER
+							: BPF_TASK_PARENT];
 
 	return base ? (base & ~7ull) + cpu->offsets[word] : 0;
 }
@@ -43,10 +46,13 @@ static long read_task_words(__u32 index, void *context)
 	if (word < BPF_TASK_WORDS && size) {
 		at = word ? task_word_at(cpu, task, word) : cpu->tasks[which];
 		task[word] = 0;
-		if (at && !read_words(walk->scratch, at, &task[word], size))
-			return 1;
-		/* Kernel threads have no mm_struct; all other words have an address. */
-		if (!at && word != BPF_TASK_PAGE_TABLE && !which)
+		if (at && !read_words(walk->scratch, at, &task[word], size)) {
+			if (word < BPF_TASK_STARTED)
+				return 1;
+			task[BPF_TASK_STARTED] = 0; /* the process is unknown */
+		}
+		/* Kernel threads have no mm_struct; a process may have no known parent. */
+		if (!at && word < BPF_TASK_PAGE_TABLE && !which)
 			return 1;
 	}
 	if (which && !word && (!task[0] || task[0] == sample->tasks.words[0][BPF_TASK_AT])) {

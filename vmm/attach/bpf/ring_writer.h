@@ -57,8 +57,7 @@ static __always_inline void commit(struct bpf_vcpu *vcpu, __u64 size)
 
 static __always_inline __u32 size_of(const struct bpf_sample *sample)
 {
-	return sizeof(*sample) + ((sample->stack_size + 7) & ~7u) +
-	       sample->addresses * sizeof(struct bpf_address);
+	return sizeof(*sample) + sample->copied + sample->addresses * sizeof(struct bpf_address);
 }
 
 #endif

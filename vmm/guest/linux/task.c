@@ -160,6 +160,16 @@ static bool set_names(const struct guest_task_snapshot *snapshot, struct guest_t
 	       !task->pid == !task->tid;
 }
 
+static void set_process(const struct guest_process_state *process, struct guest_task *task)
+{
+	if (!task->pid || !process->started || process->parent >= SAMPLE_TASK_LIMIT)
+		return;
+	task->started = process->started;
+	task->parent = process->parent;
+	memcpy(task->process_comm, process->comm, sizeof(task->process_comm));
+	task->process_comm[sizeof(task->process_comm) - 1] = '\0';
+}
+
 static bool identify(struct kernel_memory *memory, const struct guest_task_layout *layout,
 		     uint64_t offset, const struct guest_registers *registers,
 		     const struct guest_tasks_snapshot *snapshot, struct guest_task *task)
@@ -176,6 +186,9 @@ static bool identify(struct kernel_memory *memory, const struct guest_task_layou
 	task->foreign = chosen->mm && !runs_in(memory, chosen, registers->paging.cr3);
 	task->mm = task->foreign ? 0 : chosen->mm;
 	task->page_table = task->mm ? chosen->page_table : 0;
+	if (task->mm)
+		task->space = chosen->space;
+	set_process(&chosen->process, task);
 	return !registers->cpl || (chosen->mm && !task->foreign);
 }
 

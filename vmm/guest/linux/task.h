@@ -31,6 +31,20 @@
 #include "vmm/guest/linux/guest_cgroup.h"
 #include "vmm/guest/linux/task_layout.h"
 
+/* The state of an address space at one moment: mappings that are found later are compared by it. */
+struct guest_space_state {
+	uint64_t number;  /* of the address space, never reused; 0: not read */
+	uint64_t changes; /* number of TLB flushes */
+	uint64_t code;    /* pages of executable mappings */
+};
+
+/* The process of a task, as in struct sample. */
+struct guest_process_state {
+	uint64_t started; /* 0: not read */
+	uint32_t parent;
+	char comm[SAMPLE_COMM_SIZE];
+};
+
 /* Content of a task's structures at one moment, not verified. */
 struct guest_task_snapshot {
 	uint64_t at;         /* GVA of its struct task_struct; 0: not read */
@@ -39,6 +53,8 @@ struct guest_task_snapshot {
 	uint64_t set;        /* GVA of its css_set (guest_cgroup.h); 0: not read */
 	uint32_t pid, tgid;
 	char comm[SAMPLE_COMM_SIZE];
+	struct guest_space_state space;     /* of MM */
+	struct guest_process_state process; /* guest_tasks_read() does not read it */
 };
 
 /* The tasks of a CPU at one moment. */
@@ -57,10 +73,10 @@ struct guest_task {
 	uint64_t mm;  /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
 	uint64_t page_table; /* GVA of the page tables of MM; 0: none */
 	uint64_t set;        /* GVA of its css_set; only guest_task_identify() sets it, else 0 */
+	struct guest_space_state space; /* of MM; only guest_task_identify() sets it */
 	/*
-	 * Its process; only guest_task_current() sets these, else 0. The start time, in ns of the
-	 * guest's CLOCK_MONOTONIC, distinguishes it from others with the same pid (0 for the idle
-	 * task).
+	 * Its process, 0 if it was not read. The start time, in ns of the guest's CLOCK_MONOTONIC,
+	 * distinguishes it from others with the same pid (0 for the idle task).
 	 */
 	uint64_t started;
 	char process_comm[SAMPLE_COMM_SIZE]; /* of its first thread; NUL-terminated */

@@ -73,6 +73,7 @@ static void walk_user(struct unwind_state *state, struct guest_callchain *chain)
 	}
 	if (result != UNWIND_END)
 		chain->flags |= SAMPLE_USER_TRUNCATED;
+	chain->user_stack_end = state->stack.end;
 }
 
 /* In the order of enum dwarf_register. */
@@ -111,10 +112,12 @@ void guest_unwind(const struct kernel_orc *orc, const struct guest_view *view,
 	chain->kernel_depth = 0;
 	chain->user_depth = 0;
 	chain->flags = 0;
+	chain->user_stack_end = 0;
 	start(&state, registers);
 	state.map = map;
 	state.checked_later = chain->slow_memory;
 	state.unknown_kernel = chain->unknown_kernel;
+	state.guess_early = chain->guess_early;
 	state.user_is_long = registers->long_mode;
 	if (registers->cpl != 3) {
 		stack_reader_start(&state.stack, view, orc ? &orc->paging : &registers->paging);

@@ -61,6 +61,8 @@ bool stack_read(struct stack_reader *reader, uint64_t gva, unsigned int width, u
 {
 	uint64_t page = gva & ~(PAGE - 1), offset = gva - page, word;
 
+	if (gva + width > reader->end)
+		reader->end = gva + width;
 	if (gva % width || (page != reader->page && !load_page(reader, page)))
 		return false;
 	if (!reader->mapped)

@@ -28,6 +28,7 @@ struct stack_reader {
 	uint64_t page;         /* GVA of the cached page; 1: none */
 	const uint8_t *mapped; /* the page in this process; NULL: only the view can read it */
 	uint64_t gpa;          /* of the page */
+	uint64_t end;          /* GVA after the highest word that was requested */
 };
 
 void stack_reader_start(struct stack_reader *reader, const struct guest_view *view,
@@ -52,6 +53,7 @@ struct unwind_state {
 	bool has_registers;
 	uint64_t registers[DWARF_RIP];
 	bool unknown_kernel; /* may have no frame pointers */
+	bool guess_early;    /* as in struct guest_callchain */
 	/* In user space. */
 	uint64_t bx;
 	bool bp_lost, bx_lost;              /* the value is unknown */

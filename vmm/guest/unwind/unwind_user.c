@@ -44,7 +44,7 @@ static const struct cfi_rule *find_rule(const struct unwind_state *state)
 	pending = user_image_cfi_pending(mapping->image);
 	table = user_image_cfi(mapping->image);
 	if (!table)
-		return pending ? &unknown : &none;
+		return pending && !state->guess_early ? &unknown : &none;
 	return cfi_table_find(table, code_address(state) - mapping->start + mapping->offset);
 }
 

@@ -112,8 +112,13 @@ TEST(unwind, copied_exception_stack_ends_with_the_interrupted_frame)
 					.text_end = TEXT + 4096 };
 	stack = (struct attach_guest_state){
 		.registers = fixture.guest.registers,
-		.bytes = fixture.guest.memory + DB_STACK_GPA + IST_SIZE - REGISTERS_SIZE - 8,
-		.size = REGISTERS_SIZE + 8,
+		.copied = true,
+		.stacks[ATTACH_STACK_IN_USE] = {
+			.gva = fixture.guest.registers.rsp,
+			.size = REGISTERS_SIZE + 8,
+			.bytes = fixture.guest.memory + DB_STACK_GPA + IST_SIZE -
+				 REGISTERS_SIZE - 8,
+		},
 	};
 	stack_view_init(&view, &fixture.guest.view, &kernel, &stack);
 	guest_unwind(&fixture.unwinder, &view.view, &stack.registers, NULL, &fixture.chain);
