@@ -8,6 +8,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/bpf/guest_stack.h"
 #include "vmm/attach/bpf/guest_tasks.h"
+#include "vmm/attach/bpf/sample_period.h"
 #include "vmm/attach/bpf/stack_copies.h"
 
 #define RAM      0x100000ull
@@ -659,4 +660,22 @@ TEST(bpf_guest, all_stacks_of_an_interrupted_system_call_are_copied)
 		CHECK_EQUAL(sample->head.copied, 0x108 + 0x800 + BPF_USER_STACK_FIRST);
 		unmake();
 	}
+}
+
+TEST(bpf_guest, skipped_periods_are_part_of_the_next_sample)
+{
+	static const struct {
+		uint64_t counter, passed;
+	} samples[] = {
+		{ 1000, 1000 }, { 2010, 1000 },
+		{ 2990, 1000 }, { 4000, 1000 },
+		{ 7900, 3000 }, { 8100, 1000 },
+		{ 9000, 1000 }, /* the event is opened anew: */ { 1005, 1000 },
+		{ 3000, 2000 },
+	};
+
+	make();
+	for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++)
+		CHECK_EQUAL(passed_periods(scratch, samples[i].counter, 1000), samples[i].passed);
+	unmake();
 }

@@ -19,6 +19,7 @@
 #include "vmm/attach/bpf/kernel_types.h"
 #include "vmm/attach/bpf/ring_maps.h"
 #include "vmm/attach/bpf/ring_writer.h"
+#include "vmm/attach/bpf/sample_period.h"
 #include "vmm/attach/bpf/stack_copies.h"
 #include "vmm/attach/bpf/vcpu_lookup.h"
 
@@ -229,15 +230,25 @@ static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu 
 	       (__u32)kernel_word((__u64)vcpu + VCPU_OFFSET(vcpu_id)) == known->id;
 }
 
+/* Hardware counters skip nothing. */
+static __always_inline __u64 read_period(struct bpf_perf_event_data *ctx, struct scratch *scratch)
+{
+	struct bpf_perf_event_value value = {};
+
+	if (scratch->vcpu.by_nmi || bpf_perf_prog_read_value(ctx, &value, sizeof(value)))
+		return ctx->sample_period;
+	return passed_periods(scratch, value.counter, ctx->sample_period);
+}
+
 static __always_inline void fill_sample(struct bpf_perf_event_data *ctx, struct scratch *scratch,
-					struct bpf_whole_sample *whole)
+					struct bpf_whole_sample *whole, __u64 period)
 {
 	const struct bpf_vcpu *known = &scratch->vcpu;
 	struct kvm_vcpu *vcpu = (void *)known->vcpu;
 	struct bpf_sample *sample = &whole->head;
 
 	sample->time = bpf_ktime_get_ns();
-	sample->period = ctx->sample_period;
+	sample->period = period;
 	sample->tid = known->inner_tid;
 	sample->flags = sample->cpl = sample->addresses = sample->copied = 0;
 	sample->cr3 = 0;
@@ -267,16 +278,17 @@ int sample(struct bpf_perf_event_data *ctx)
 	void *map = bpf_map_lookup_elem(&vcpus, &map_number);
 	struct scratch *scratch = map ? bpf_map_lookup_elem(map, &first) : 0;
 	struct bpf_whole_sample *sample;
-	__u64 ahead;
+	__u64 ahead, period;
 
 	if (!scratch || !scratch->vcpu.vcpu)
 		return 0;
+	period = read_period(ctx, scratch); /* also of a lost sample */
 	sample = reserve(map, first, &scratch->vcpu, &ahead);
 	if (!sample) {
 		scratch->vcpu.lost++;
 		return 0;
 	}
-	fill_sample(ctx, scratch, sample);
+	fill_sample(ctx, scratch, sample, period);
 	commit(&scratch->vcpu, ahead + sample->head.size);
 	return 0;
 }

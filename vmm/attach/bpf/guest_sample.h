@@ -201,7 +201,7 @@ struct bpf_sample {
 	__u32 size;   /* total, in bytes, a multiple of 8 */
 	__u32 flags;  /* enum bpf_sample_flags */
 	__u64 time;   /* ns, CLOCK_MONOTONIC */
-	__u64 period; /* of the event */
+	__u64 period; /* of the event, in whole periods */
 	__u32 cost;   /* ns that the program took */
 	__u32 tid;
 	__u32 cpl;
