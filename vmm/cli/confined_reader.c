@@ -11,6 +11,7 @@
 #include "shared/error.h"
 #include "vmm/cli/confine.h"
 #include "vmm/disk/sandbox_work.h"
+#include "vmm/perf_data/recording_name.h"
 #include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/build_id_cache_files.h"
 
@@ -60,12 +61,16 @@ static void add_all(struct paths *paths, const char *const *list, size_t count)
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* INPUT gets the recording's name. */
 static void add_input(struct paths *readable, struct paths *writable,
-		      const struct profile_arguments *arguments)
+		      const struct profile_arguments *arguments, char input[PATH_MAX])
 {
 	const struct profile_options *options = &arguments->options;
+	struct stat status;
 
-	add(readable, options->input);
+	if (recording_name_find(options->input, input, &status))
+		*input = '\0';
+	add(readable, input);
 	add(readable, arguments->archive);
 	add(readable, options->kallsyms);
 	add(readable, options->vmlinux);
@@ -111,6 +116,7 @@ static int give_directory(const struct profile_arguments *arguments,
 
 struct places {
 	struct paths readable, writable;
+	char inputs[2][PATH_MAX]; /* the names that the recordings have now; "": not files */
 	char cache[PATH_MAX], downloads[PATH_MAX], config[PATH_MAX];
 };
 
@@ -121,9 +127,9 @@ static void find_places(struct places *places, const struct profile_arguments *a
 	const char *home = getenv("HOME");
 
 	add_all(&places->readable, system_paths, COUNT(system_paths));
-	add_input(&places->readable, &places->writable, arguments);
+	add_input(&places->readable, &places->writable, arguments, places->inputs[0]);
 	if (other)
-		add_input(&places->readable, &places->writable, other);
+		add_input(&places->readable, &places->writable, other, places->inputs[1]);
 	add(&places->writable, output);
 	add(&places->readable, getenv("PERF_CONFIG"));
 	if (home && snprintf(places->config, PATH_MAX, "%s/.perfconfig", home) < PATH_MAX)
@@ -165,7 +171,7 @@ int confined_read(const struct profile_arguments *arguments, const struct profil
 	find_places(&places, arguments, other, output);
 	/* The owner may be unable to write to the places that the options select. */
 	work.writes_any = output || places.downloads[0] || arguments->options.disk_count;
-	if (!standard && !work.writes_any && !stat(input, &status)) {
+	if (!standard && !work.writes_any && !stat(places.inputs[0], &status)) {
 		work.uid = status.st_uid;
 		work.gid = status.st_gid;
 	}
