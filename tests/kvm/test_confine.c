@@ -353,6 +353,7 @@ TEST(confine, without_a_sandbox_the_calls_are_possible)
 	ptrace(PTRACE_DETACH, thread, 0, 0);
 	kill(program.pid, SIGTERM);
 	program_wait(&program);
+	CHECK(strstr(program.text, "kvmscope: --no-sandbox: a guest that takes over a thread"));
 }
 
 /* The descriptor of PID for the clock of its first vCPU; -1: none. */

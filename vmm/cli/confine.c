@@ -363,10 +363,11 @@ int confine_start(const struct run_options *options)
 	error = options->user ? become_user(options->user) : 0;
 	if (error)
 		return error;
-	if (SANITIZED || !options->sandbox) {
-		log_debug("threads are not confined");
+	if (!options->sandbox)
+		log_info("--no-sandbox: a guest that takes over a thread has all rights of this "
+			 "process");
+	if (SANITIZED || !options->sandbox)
 		return 0;
-	}
 	confinement.options = options;
 	tzset(); /* the clock's registers and the log need the file */
 	error = create_rules(options);
