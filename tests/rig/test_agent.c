@@ -99,8 +99,8 @@ static const char *make_initrd(void)
 	bool made;
 
 	rig_run_here(&result, 300,
-		     "mkdir -p " FILES "/right " FILES "/wrong/bin " FILES
-		     "/none && ln -sfn ../../remap " FILES "/right/bin && "
+		     "mkdir -p " FILES "/right " FILES "/wrong/bin " FILES "/none && rm -rf " FILES
+		     "/right/bin && cp -al build/rig/remap " FILES "/right/bin && "
 		     "(cd build/rig/remap && cp alpha " FILES_HERE "/beta && cp beta " FILES_HERE
 		     "/gamma && "
 		     "cp gamma " FILES_HERE "/delta && cp delta " FILES_HERE

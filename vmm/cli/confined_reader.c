@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/confined_reader.h"
 
+#include <dirent.h>
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +13,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/pool.h"
 #include "vmm/cli/confine.h"
 #include "vmm/disk/sandbox_work.h"
 #include "vmm/perf_data/recording_name.h"
@@ -19,7 +24,9 @@
 #define SECONDS_MAX 3600
 /* Of the machine's memory: others, such as VMs, need some. */
 #define MEMORY_SHARE 0.75
-#define PATHS_MAX    40
+#define PATHS_MAX    100
+#define PROGRAMS_MAX 30   /* of a directory */
+#define ENTRIES_MAX  2000 /* of a directory that are looked at */
 
 struct paths {
 	const char *list[PATHS_MAX + 1]; /* NULL last */
@@ -115,10 +122,58 @@ static int give_directory(const struct profile_arguments *arguments,
 }
 
 struct places {
+	struct pool pool;
 	struct paths readable, writable;
 	char inputs[2][PATH_MAX]; /* the names that the recordings have now; "": not files */
 	char cache[PATH_MAX], downloads[PATH_MAX], config[PATH_MAX];
 };
+
+static bool is_elf(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat status;
+	char magic[SELFMAG];
+	bool is = fd >= 0 && !fstat(fd, &status) && S_ISREG(status.st_mode) &&
+		  read(fd, magic, SELFMAG) == SELFMAG && !memcmp(magic, ELFMAG, SELFMAG);
+
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
+/* The ELF files in DIRECTORY: a kernel or a program that is being developed. Other files there may
+ * be secret. */
+static void add_programs(struct places *places, const char *directory)
+{
+	DIR *listing = opendir(directory);
+	const struct dirent *entry;
+	char path[PATH_MAX];
+	unsigned int programs = 0;
+
+	for (unsigned int i = 0;
+	     listing && i < ENTRIES_MAX && programs < PROGRAMS_MAX && (entry = readdir(listing));
+	     i++) {
+		if (snprintf(path, PATH_MAX, "%s/%s", directory, entry->d_name) >= PATH_MAX ||
+		    !is_elf(path))
+			continue;
+		add(&places->readable, pool_string(&places->pool, path));
+		programs++;
+	}
+	if (listing)
+		closedir(listing);
+}
+
+/* Recordings name programs by their paths. */
+static void find_programs(struct places *places)
+{
+	char recording[PATH_MAX];
+
+	add_programs(places, ".");
+	if (*places->inputs[0]) {
+		snprintf(recording, PATH_MAX, "%s", places->inputs[0]);
+		add_programs(places, dirname(recording));
+	}
+}
 
 static void find_places(struct places *places, const struct profile_arguments *arguments,
 			const struct profile_arguments *other, const char *output)
@@ -139,6 +194,7 @@ static void find_places(struct places *places, const struct profile_arguments *a
 			cache_make_directory(places->cache);
 		add(options->disk_count ? &places->writable : &places->readable, places->cache);
 	}
+	find_programs(places);
 	if (!options->sources.debuginfod)
 		return;
 	add_all(&places->readable, network_paths, COUNT(network_paths));
@@ -178,5 +234,8 @@ int confined_read(const struct profile_arguments *arguments, const struct profil
 	error = give_directory(arguments, &work);
 	if (!error)
 		error = give_directory(other, &work);
-	return error ? error : sandbox_work_run(&work, function, context);
+	if (!error)
+		error = sandbox_work_run(&work, function, context);
+	pool_free(&places.pool);
+	return error;
 }
