@@ -43,13 +43,15 @@ extern uint64_t hash_key[2];
  * Mixes VALUE into HASH so that every bit depends on it, as power-of-two tables need. A guest that
  * chooses keys cannot predict collisions, because each factor contains half of the secret key.
  * (The folded product of wyhash and foldhash: as fast as an unkeyed multiplication, which SipHash
- * is not.)
+ * is not. Under one key in some hundred its low bits alone would repeat for keys at equal
+ * distances, such as addresses of pages: the second product depends on all of its bits.)
  */
 static inline uint64_t hash_mix(uint64_t hash, uint64_t value)
 {
 	unsigned __int128 product = (unsigned __int128)(hash ^ hash_key[0]) * (value ^ hash_key[1]);
 
-	return (uint64_t)product ^ (uint64_t)(product >> 64);
+	hash = ((uint64_t)product ^ (uint64_t)(product >> 64)) * 0x9e3779b97f4a7c15ull;
+	return hash ^ (hash >> 32);
 }
 
 static inline uint64_t hash_mix_bytes(uint64_t hash, const void *bytes, size_t size)
