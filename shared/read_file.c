@@ -90,3 +90,12 @@ int write_descriptor(int fd, const void *data, size_t size)
 	}
 	return 0;
 }
+
+bool file_is_readable(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}

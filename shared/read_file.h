@@ -3,6 +3,7 @@
 #ifndef KVMSCOPE_SHARED_READ_FILE_H
 #define KVMSCOPE_SHARED_READ_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -20,6 +21,10 @@ int read_file(const char *path, size_t max, char **text, size_t *size);
  * files of /proc and sysfs. Adds a NUL. Returns the bytes before it, less than SIZE; 0 on failure.
  */
 size_t read_small_file(int directory, const char *path, char *to, size_t size);
+
+/* True if PATH can be opened for reading with the rights that the process has now: access(2) looks
+ * at those of the real user, without capabilities. Any thread. */
+bool file_is_readable(const char *path);
 
 /* Writes all SIZE bytes to FD; 0, or a negative errno of write(2). */
 int write_descriptor(int fd, const void *data, size_t size);

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "shared/read_file.h"
 #include "vmm/report/symbolizer_state.h"
 #include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/symbol_archive.h"
@@ -40,7 +40,7 @@ static int add_boot(struct symbol_archive *archive, char *path, const char *hex)
 	for (size_t i = 0; i < 3 && !error; i++) {
 		snprintf(name, sizeof(name), "%.40s/%s", boot, names[i]);
 		snprintf(end, (size_t)(SYMBOL_PATH_MAX - (end - path)), "/%s", names[i]);
-		if (!access(path, R_OK))
+		if (file_is_readable(path))
 			error = symbol_archive_add(archive, BOOTS, hex, name, path);
 		*end = '\0';
 	}

@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "shared/read_file.h"
 #include "shared/span.h"
 #include "vmm/symbols/build_id_cache.h"
 
@@ -60,7 +61,7 @@ bool symbol_paths_boots(char *path, const char *directory, struct span build_id)
 
 bool symbol_paths_cached(char *path, const char *directory, struct span build_id, const char *kind)
 {
-	return cached_path(path, directory, build_id, kind) && !access(path, R_OK);
+	return cached_path(path, directory, build_id, kind) && file_is_readable(path);
 }
 
 bool symbol_paths_installed_debug(char *path, const char *root, struct span build_id)
