@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What an exit costs its vCPU while kvmscope stat or perf kvm stat counts exits, beside an exit
- * that nobody counts: CPU time of a vCPU thread per CPUID, which KVM completes in the kernel. In
+ * that is not counted: CPU time of a vCPU thread per CPUID, which KVM completes in the kernel. In
  * the rig, because not every KVM reports exits; an emulator makes all of it slow: compare ratios.
  */
 #include <pthread.h>

@@ -159,7 +159,7 @@ static char *act(const struct named_guest *recorded, const char *hash, const cha
 }
 
 /* Fails unless "[TOTAL][--time A,B]" begins *SAID and TOTAL is the one of an export with that
- * --time and OPTIONS. Moves *SAID behind it. */
+ * --time and OPTIONS. Advances *SAID to what follows. */
 static void check_time(const struct named_guest *recorded, const char **said, const char *options)
 {
 	char total[64], times[64], arguments[160];

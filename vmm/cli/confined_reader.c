@@ -26,7 +26,7 @@
 #define MEMORY_SHARE 0.75
 #define PATHS_MAX    100
 #define PROGRAMS_MAX 30   /* of a directory */
-#define ENTRIES_MAX  2000 /* of a directory that are looked at */
+#define ENTRIES_MAX  2000 /* of a directory that are read */
 
 struct paths {
 	const char *list[PATHS_MAX + 1]; /* NULL last */

@@ -9,7 +9,7 @@
 #include "vmm/report/numbered_frames.h"
 
 #define NS_PER_MS   UINT64_C(1000000)
-#define COLUMNS_MAX 600 /* more cannot be told apart on a screen */
+#define COLUMNS_MAX 600 /* about one pixel each on a screen */
 
 /* The samples in one cell with one innermost frame. */
 struct part {

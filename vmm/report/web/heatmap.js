@@ -130,7 +130,7 @@ export class HeatMap {
 		[...this.names.children].forEach((button, index) => { button.ariaPressed = String(vcpus.has(index)); });
 		this.all.hidden = !range;
 		this.draw();
-		this.tell();
+		this.describe();
 		this.listener.selected(part, range, vcpus);
 	}
 
@@ -138,10 +138,11 @@ export class HeatMap {
 	show(cells) {
 		this.cursor = cells;
 		this.draw();
-		this.tell();
+		this.describe();
 	}
 
-	tell() {
+	// The time and use of the cells that are pointed at or selected.
+	describe() {
 		const cells = this.cursor || this.range;
 		const { start, cell } = this.times;
 
