@@ -73,17 +73,32 @@ int perf_data_layout_add_event(struct perf_data_layout *layout, struct span span
 	return (int)layout->event_count++;
 }
 
+static bool has_id(const void *item, const void *key)
+{
+	return ((const struct perf_data_id *)item)->id == *(const uint64_t *)key;
+}
+
+static struct perf_data_id *find_id(const struct perf_data_layout *layout, uint64_t id)
+{
+	return hash_table_find(&layout->ids, hash_mix(0, id), has_id, &id);
+}
+
+/* An id that the file has twice belongs to its first event. */
 static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event, uint32_t index)
 {
-	if (layout->id_count >= PERF_DATA_IDS_MAX)
+	struct perf_data_id *entry;
+
+	if (find_id(layout, id))
+		return 0;
+	if (layout->ids.count >= PERF_DATA_IDS_MAX)
 		return error_set(-EINVAL, "the perf.data file has more than %u ids",
 				 PERF_DATA_IDS_MAX);
-	if (array_reserve(&layout->ids, &layout->id_capacity, layout->id_count + 1))
+	entry = pool_alloc(&layout->memory, sizeof(*entry));
+	if (!entry || hash_table_add(&layout->ids, hash_mix(0, id), entry))
 		return error_set(-ENOMEM, "no memory for the ids of a perf.data file");
-	layout->ids[layout->id_count++] = (struct perf_data_id){
+	*entry = (struct perf_data_id){
 		.id = id, .event = event, .index = index, .vcpu = UINT32_MAX
 	};
-	layout->sorted = false;
 	return 0;
 }
 
@@ -95,26 +110,6 @@ int perf_data_layout_add_ids(struct perf_data_layout *layout, uint32_t event, st
 	for (uint64_t offset = 0; !error && span_u64(ids, offset, &id); offset += sizeof(id))
 		error = add_id(layout, id, event, (uint32_t)(offset / sizeof(id)));
 	return error;
-}
-
-static int compare_ids(const void *left, const void *right)
-{
-	uint64_t a = ((const struct perf_data_id *)left)->id,
-		 b = ((const struct perf_data_id *)right)->id;
-
-	return a < b ? -1 : a > b;
-}
-
-static struct perf_data_id *find_id(struct perf_data_layout *layout, uint64_t id)
-{
-	struct perf_data_id key = { .id = id };
-
-	if (!layout->id_count)
-		return NULL;
-	if (!layout->sorted)
-		qsort(layout->ids, layout->id_count, sizeof(*layout->ids), compare_ids);
-	layout->sorted = true;
-	return bsearch(&key, layout->ids, layout->id_count, sizeof(*layout->ids), compare_ids);
 }
 
 /* Content: number of events, size of an attribute; then per event: attribute, number of ids, name,
@@ -414,6 +409,7 @@ void perf_data_layout_free(struct perf_data_layout *layout)
 	for (size_t i = 0; i < layout->event_count; i++)
 		free(layout->events[i].name);
 	free(layout->events);
-	free(layout->ids);
+	hash_table_free(&layout->ids);
+	pool_free(&layout->memory);
 	*layout = (struct perf_data_layout){ 0 };
 }

@@ -333,10 +333,10 @@ bool perf_data_reader_count(const struct perf_data_reader *reader, size_t number
 	const struct perf_data_layout *layout = &reader->records.layout;
 
 	*count = (struct perf_data_count){ 0 };
-	for (size_t i = 0; i < layout->id_count; i++) {
-		const struct perf_data_id *id = &layout->ids[i];
+	for (size_t i = 0; i < layout->ids.capacity; i++) {
+		const struct perf_data_id *id = layout->ids.slots[i].item;
 
-		if (id->event != number || (vcpu >= 0 && id->index != (uint32_t)vcpu))
+		if (!id || id->event != number || (vcpu >= 0 && id->index != (uint32_t)vcpu))
 			continue;
 		count->value += id->count.value;
 		count->enabled += id->count.enabled;

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/pool.h"
 #include "shared/span.h"
 #include "vmm/perf_data/perf_data_format.h"
 #include "vmm/perf_data/perf_data_reader.h"
@@ -30,9 +31,8 @@ struct perf_data_id {
 struct perf_data_layout {
 	struct perf_data_event *events; /* owned */
 	size_t event_count, event_capacity;
-	struct perf_data_id *ids; /* owned; by id after the first lookup */
-	size_t id_count, id_capacity;
-	bool sorted;
+	struct hash_table ids; /* of struct perf_data_id in the memory, by id */
+	struct pool memory;
 };
 
 /* Adds the event of the struct perf_event_attr in ATTRIBUTE. Its index, or -EINVAL, -ENOMEM. */

@@ -20,6 +20,7 @@
 #include "vmm/perf_data/perf_data_format.h"
 #include "vmm/perf_data/perf_data_output.h"
 #include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_records.h"
 #include "vmm/perf_data/perf_data_writer.h"
 
 #define CORPUS "tests/fuzz/corpus/perf_data/"
@@ -265,6 +266,30 @@ TEST(perf_data, reader_bounds_sections_that_overlap)
 static int stop_at_third(void *context, const struct perf_data_sample *sample)
 {
 	return ++*(unsigned int *)context == 3 ? -ECANCELED : 0;
+}
+
+/* A pipe may bring a new event between any two samples: a lookup must not put all ids in order. */
+TEST(perf_data, ids_are_found_between_new_ones)
+{
+	struct perf_data_layout layout = { 0 };
+	struct perf_event_attr attribute = { .size = sizeof(attribute) };
+	struct span bytes = { (const uint8_t *)&attribute, sizeof(attribute) };
+
+	CHECK_EQUAL(perf_data_layout_add_event(&layout, bytes), 0);
+	CHECK_EQUAL(perf_data_layout_add_event(&layout, bytes), 1);
+	for (uint64_t i = 0; i < 100000; i++) {
+		uint64_t id = UINT64_MAX - i * 4096;
+
+		bytes = (struct span){ (const uint8_t *)&id, sizeof(id) };
+		CHECK_EQUAL(perf_data_layout_add_ids(&layout, i % 2, bytes), 0);
+		CHECK_EQUAL(perf_data_layout_event(&layout, id), (int)(i % 2));
+		CHECK_EQUAL(perf_data_layout_event(&layout, id + 1), -1);
+	}
+	/* An id that the file has twice stays with its first event. */
+	bytes = (struct span){ (const uint8_t *)&(uint64_t){ UINT64_MAX }, sizeof(uint64_t) };
+	CHECK_EQUAL(perf_data_layout_add_ids(&layout, 1, bytes), 0);
+	CHECK_EQUAL(perf_data_layout_event(&layout, UINT64_MAX), 0);
+	perf_data_layout_free(&layout);
 }
 
 TEST(perf_data, a_callback_ends_the_reading)
