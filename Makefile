@@ -220,8 +220,9 @@ uninstall: ## remove what install put there
 
 dist: $(WEB_PAGE) ## build/kvmscope-VERSION.tar.gz of the last commit; builds without npm
 	@git describe --always > build/git-description
-	$(Q)git archive --prefix=kvmscope-$(VERSION)/ --add-file=build/git-description \
-		--add-file=$(WEB_PAGE) -o build/kvmscope-$(VERSION).tar.gz HEAD
+	$(Q)git archive --prefix=kvmscope-$(VERSION)/prebuilt/ --add-file=$(WEB_PAGE) \
+		--prefix=kvmscope-$(VERSION)/ --add-file=build/git-description \
+		-o build/kvmscope-$(VERSION).tar.gz HEAD
 	@echo "build/kvmscope-$(VERSION).tar.gz"
 
 deb: dist ## build/deb: Debian packages of the last commit

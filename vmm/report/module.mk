@@ -5,8 +5,8 @@ WEB_SOURCES := $(wildcard $(addprefix vmm/report/web/,*.js *.mjs *.html *.css))
 WEB_PAGE    := build/web/flame_graph.html
 
 # A tarball of "make dist" has the page, so that it can be built without npm.
-ifneq ($(wildcard flame_graph.html),)
-$(WEB_PAGE): flame_graph.html
+ifneq ($(wildcard prebuilt/flame_graph.html),)
+$(WEB_PAGE): prebuilt/flame_graph.html
 	@mkdir -p build/web
 	$(Q)cp $< $@
 else
