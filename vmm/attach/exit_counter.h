@@ -20,12 +20,6 @@
 
 struct exit_counter;
 
-struct exit_rows {
-	struct exit_row *rows; /* the caller's to free() */
-	size_t count;
-	uint64_t lost; /* exits that were not counted: too many kinds of exits */
-};
-
 /*
  * Counts the exits and times of process PID, in this PID namespace, from now on. -EACCES: missing
  * rights; -ENOTSUP: the kernel has no BTF, or not of KVM; others; all with the message. Without

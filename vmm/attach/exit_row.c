@@ -6,6 +6,7 @@
 #include <asm/vmx.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define ISA_VMX 1 /* arch/x86/kvm/trace.h, KVM_ISA_VMX */
 #define ISA_SVM 2
@@ -88,4 +89,56 @@ const char *exit_reason_name(uint32_t isa, uint32_t reason, char name[EXIT_NAME_
 	else
 		snprintf(name, EXIT_NAME_SIZE, "reason 0x%x", reason);
 	return name;
+}
+
+static int compare_reasons(const void *left, const void *right)
+{
+	const struct exit_row *one = left, *other = right;
+
+	return one->reason < other->reason ? -1 : one->reason > other->reason;
+}
+
+static int compare_vcpus(const void *left, const void *right)
+{
+	const struct exit_row *one = left, *other = right;
+
+	return one->counts.vcpu != other->counts.vcpu
+		       ? (one->counts.vcpu < other->counts.vcpu ? -1 : 1)
+		       : compare_reasons(left, right);
+}
+
+void exit_rows_merge(struct exit_rows *exits, bool by_vcpu)
+{
+	size_t count = 0;
+
+	if (exits->count)
+		qsort(exits->rows, exits->count, sizeof(exits->rows[0]),
+		      by_vcpu ? compare_vcpus : compare_reasons);
+	for (size_t i = 0; i < exits->count; i++) {
+		struct exit_row *last = count ? &exits->rows[count - 1] : NULL;
+
+		if (last && last->reason == exits->rows[i].reason &&
+		    (!by_vcpu || last->counts.vcpu == exits->rows[i].counts.vcpu))
+			exit_row_add(last, &exits->rows[i]);
+		else
+			exits->rows[count++] = exits->rows[i];
+	}
+	exits->count = count;
+}
+
+void exit_rows_subtract(struct exit_rows *exits, const struct exit_rows *earlier)
+{
+	size_t count = 0, before = 0;
+
+	for (size_t i = 0; i < exits->count; i++) {
+		struct exit_row row = exits->rows[i];
+
+		while (before < earlier->count && compare_vcpus(&earlier->rows[before], &row) < 0)
+			before++;
+		if (before < earlier->count && !compare_vcpus(&earlier->rows[before], &row))
+			exit_row_subtract(&row, &earlier->rows[before]);
+		if (row.counts.count)
+			exits->rows[count++] = row;
+	}
+	exits->count = count;
 }

@@ -3,6 +3,8 @@
 #ifndef KVMSCOPE_ATTACH_EXIT_ROW_H
 #define KVMSCOPE_ATTACH_EXIT_ROW_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "vmm/attach/bpf/exit_program.h"
@@ -22,6 +24,19 @@ void exit_row_subtract(struct exit_row *row, const struct exit_row *earlier);
 /* The smallest time, in ns, that at least SHARE (0 to 1) of the exits do not exceed, at most an
  * eighth too large. 0 without exits. */
 uint64_t exit_row_percentile(const struct exit_row *row, double share);
+
+struct exit_rows {
+	struct exit_row *rows; /* the caller's to free() */
+	size_t count;
+	uint64_t lost; /* exits that were not counted: too many kinds of exits */
+};
+
+/* Merges rows of the same reason, and of the same vCPU if BY_VCPU, and sorts them: by vCPU, then by
+ * reason. */
+void exit_rows_merge(struct exit_rows *exits, bool by_vcpu);
+
+/* Both are merged by vCPU. Rows without exits since EARLIER are removed. */
+void exit_rows_subtract(struct exit_rows *exits, const struct exit_rows *earlier);
 
 #define EXIT_NAME_SIZE 40
 

@@ -108,66 +108,13 @@ static int check(void *target)
 
 /* Rows */
 
-static int compare_reasons(const void *left, const void *right)
-{
-	const struct exit_row *one = left, *other = right;
-
-	return one->reason < other->reason ? -1 : one->reason > other->reason;
-}
-
-static int compare_vcpus(const void *left, const void *right)
-{
-	const struct exit_row *one = left, *other = right;
-
-	return one->counts.vcpu != other->counts.vcpu
-		       ? (one->counts.vcpu < other->counts.vcpu ? -1 : 1)
-		       : compare_reasons(left, right);
-}
-
 static int compare_times(const void *left, const void *right)
 {
 	const struct exit_row *one = left, *other = right;
 
-	return one->counts.ns != other->counts.ns ? (one->counts.ns < other->counts.ns ? 1 : -1)
-						  : compare_reasons(left, right);
-}
-
-/* Merges rows of the same reason, and of the same vCPU if BY_VCPU. */
-static void merge(struct exit_rows *exits, bool by_vcpu)
-{
-	size_t count = 0;
-
-	if (exits->count)
-		qsort(exits->rows, exits->count, sizeof(exits->rows[0]),
-		      by_vcpu ? compare_vcpus : compare_reasons);
-	for (size_t i = 0; i < exits->count; i++) {
-		struct exit_row *last = count ? &exits->rows[count - 1] : NULL;
-
-		if (last && last->reason == exits->rows[i].reason &&
-		    (!by_vcpu || last->counts.vcpu == exits->rows[i].counts.vcpu))
-			exit_row_add(last, &exits->rows[i]);
-		else
-			exits->rows[count++] = exits->rows[i];
-	}
-	exits->count = count;
-}
-
-/* Both are merged by vCPU. Rows without exits since EARLIER are removed. */
-static void subtract(struct exit_rows *exits, const struct exit_rows *earlier)
-{
-	size_t count = 0, before = 0;
-
-	for (size_t i = 0; i < exits->count; i++) {
-		struct exit_row row = exits->rows[i];
-
-		while (before < earlier->count && compare_vcpus(&earlier->rows[before], &row) < 0)
-			before++;
-		if (before < earlier->count && !compare_vcpus(&earlier->rows[before], &row))
-			exit_row_subtract(&row, &earlier->rows[before]);
-		if (row.counts.count)
-			exits->rows[count++] = row;
-	}
-	exits->count = count;
+	return one->counts.ns != other->counts.ns
+		       ? (one->counts.ns < other->counts.ns ? 1 : -1)
+		       : (one->reason < other->reason ? -1 : one->reason > other->reason);
 }
 
 /* Tables */
@@ -333,7 +280,7 @@ static void show(const struct exit_statistics *self, struct reading *reading, ui
 				       .seconds = ns / 1e9,
 				       .wall = ns * (double)vcpus };
 
-		merge(&reading->exits, false);
+		exit_rows_merge(&reading->exits, false);
 		access_rows_merge(&reading->accesses, false);
 		table.count = reading->exits.count;
 		table.accesses = reading->accesses.rows;
@@ -373,7 +320,7 @@ static int read_counts(struct exit_statistics *self, struct reading *reading)
 	if (!error)
 		error = exit_counter_read(self->counter, &reading->exits);
 	if (!error) {
-		merge(&reading->exits, true);
+		exit_rows_merge(&reading->exits, true);
 		error = exit_counter_accesses(self->counter, &reading->accesses);
 	}
 	if (error)
@@ -391,7 +338,7 @@ static int show_since(struct exit_statistics *self, const struct reading *before
 
 	if (error)
 		return error;
-	subtract(&now.exits, &before->exits);
+	exit_rows_subtract(&now.exits, &before->exits);
 	access_rows_subtract(&now.accesses, &before->accesses);
 	vcpu_times_subtract(&now.times, &before->times);
 	show(self, &now, start);
