@@ -16,7 +16,7 @@ SANITIZE_FLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-fra
 endif
 
 LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcap-ng libcurl \
-	libmicrohttpd libcrypto libxml-2.0 libsystemd libseccomp
+	libmicrohttpd libcrypto libxml-2.0 libsystemd libseccomp ncursesw
 OPTIMIZE  ?= -O2
 # Tests take longer to compile than to run.
 TEST_OPTIMIZE ?= -Og
@@ -35,7 +35,7 @@ ALL_CFLAGS = -std=gnu11 $(OPTIMIZE) $(WARNINGS) $(HARDENING) -pthread -D_GNU_SOU
 LIBRARY_CFLAGS := $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -lelf -ldw -lzstd \
 	-ljansson -lz -lprotobuf-c -lbpf -lcurl -lmicrohttpd -lcrypto -lxml2 -lsystemd \
-	-lseccomp) -lZydis
+	-lseccomp -lncursesw -ltinfo) -lZydis
 # A program loads only the libraries that it calls: kvmscope does not need the daemon's.
 ALL_LDFLAGS = -Wl,--as-needed -pthread $(HARDENED_LINK) $(SANITIZE_FLAGS) $(LDFLAGS)
 

@@ -40,8 +40,9 @@ _kvmscope_values() {
 		*) return 1 ;;
 		esac ;;
 	--time) [[ ${COMP_WORDS[1]} == @(attach|stat) ]] && return 1; _kvmscope_words 10%/1 0%-50% ;;
-	--sort | -s) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
-	--pid | -p) [[ ${COMP_WORDS[1]} == @(attach|stat) ]] && _kvmscope_vms || _kvmscope_runs 1 ;;
+	--sort | -s) [ "${COMP_WORDS[1]}" = top ] && _kvmscope_words cpu vm process function ||
+		_kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
+	--pid | -p) [[ ${COMP_WORDS[1]} == @(attach|stat|top) ]] && _kvmscope_vms || _kvmscope_runs 1 ;;
 	--stack-time) _kvmscope_words 64us 200us 1ms 0us ;;
 	--flight) _kvmscope_words 10s 30s 5min 64M 256M ;;
 	--after) _kvmscope_words 500ms 1s 5s ;;

@@ -12,3 +12,12 @@ build/readers/installed: $(READERS)
 	$(Q)touch $@
 
 TEST_NEEDS += build/readers/installed
+
+# kvmscope top on VMs that do not exist.
+WRAPPED := vmm_process_list process_list_vms qemu_name top_worker_start
+$(BUILD)/e2e/canned-top: $(BUILD)/tests/e2e/top/canned_top.o $(BUILD)/libkvmscope.a
+	@mkdir -p $(@D)
+	@echo "  LD      $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(LIBRARY_LIBS)
+
+TEST_NEEDS += $(BUILD)/e2e/canned-top

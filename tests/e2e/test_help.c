@@ -11,6 +11,7 @@ static const struct {
 } programs[] = {
 	{ "kvmscope run", "kvmscope-run.1" },
 	{ "kvmscope attach", "kvmscope-attach.1" },
+	{ "kvmscope top", "kvmscope-top.1" },
 	{ "kvmscope stat", "kvmscope-stat.1" },
 	{ "kvmscope ctl", "kvmscope-ctl.1" },
 	{ "kvmscope libvirt", "kvmscope-libvirt.1" },

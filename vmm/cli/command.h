@@ -20,6 +20,7 @@ typedef int command(int argc, char **argv);
 
 command command_run;
 command command_attach;
+command command_top;
 command command_stat;
 command command_ctl;
 command command_dump;

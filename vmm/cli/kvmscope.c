@@ -17,6 +17,7 @@ static const struct {
 } commands[] = {
 	/* in the order in which a user needs them */
 	{ "run", command_run, "run a guest and profile it" },
+	{ "top", command_top, "show live what the running VMs do" },
 	{ "attach", command_attach, "profile a running VM: QEMU, or any other that uses KVM" },
 	{ "stat", command_stat, "count why a running VM leaves the guest, and for how long" },
 	{ "ctl", command_ctl, "control a running session, or show its status" },
