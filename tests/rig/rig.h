@@ -75,8 +75,9 @@ const char *rig_debug_registers_unavailable_reason(void);
 const char *rig_intel_unavailable_reason(void);
 
 /*
- * Debian's cloud kernel VERSION ("5.10", "6.1", "6.12", "7.2"), or Ubuntu's "5.4": the path of its
- * bzImage, or of 5.4's vmlinux, fetched if needed. NULL if unavailable: the test has then been
+ * Debian's cloud kernel VERSION ("5.10", "6.1", "6.12", "7.2"), its other kernels "6.1-amd64",
+ * "6.1-686" and "6.1-686-pae" (32 bits), or Ubuntu's "5.4": the path of its bzImage, or of 5.4's
+ * vmlinux, fetched if needed. NULL if unavailable: the test has then been
  * skipped with the reason if the mirror does not have it, or has failed; return at once.
  */
 const char *rig_kernel(const char *version);
