@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversion of pprof to OTLP. protoc decodes it by our definition and without one: the numbers of
- * fields in this file are those of the published definition.
+ * Conversion of pprof to OTLP. protoc decodes it by our definition, by the published one of
+ * Debian's package opentelemetry-proto (in sid only), and without one: the numbers of fields in
+ * this file are those of the published definition.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,12 +12,19 @@
 
 #include "shared/error.h"
 #include "tests/unit/pprof_text.h"
+#include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
 #include "vmm/report/otlp.h"
 #include "vmm/report/pprof.h"
 
 #define BY_DEFINITION "--decode=otlp.ExportProfilesServiceRequest -I vmm/report otlp.proto"
+
+#define PUBLISHED "build/cache/otlp@sid/files/usr/include"
+#define SERVICE   "opentelemetry/proto/collector/profiles/v1development/profiles_service.proto"
+#define BY_PUBLISHED_DEFINITION                                                                    \
+	"--decode=opentelemetry.proto.collector.profiles.v1development."                           \
+	"ExportProfilesServiceRequest -I " PUBLISHED " " SERVICE
 
 static const struct otlp_source source = {
 	.domain = "web", .host = "h1", .vcpu = 3, .id = "0123456789abcde"
@@ -53,7 +61,7 @@ static void free_converted(struct converted *converted)
 /* The request as protoc's text. */
 static char *decode(const struct converted *converted, const char *how)
 {
-	char path[] = "/tmp/kvmscope-otlp-XXXXXX", command[256], *text = NULL;
+	char path[] = "/tmp/kvmscope-otlp-XXXXXX", command[512], *text = NULL;
 	int fd = mkstemp(path);
 	size_t size = 0;
 	FILE *protoc;
@@ -106,6 +114,24 @@ TEST(otlp, has_what_the_pprof_has)
 	check_has(text, "string_table: \"middle\"");
 	check_has(text, "string_table: \"cpu.logical_number\"");
 	free(text);
+	free_converted(&converted);
+}
+
+/* Fields that a definition does not have would be printed by their numbers. */
+TEST(otlp, is_the_same_by_the_published_definition)
+{
+	struct converted converted;
+	char *own, *published;
+
+	if (!command_succeeds("timeout 120 tests/rig/fetch-packages otlp@sid opentelemetry-proto "
+			      "> /dev/null && test -r " PUBLISHED "/" SERVICE))
+		SKIP("Debian's opentelemetry-proto (sid) could not be fetched");
+	convert(&converted);
+	own = decode(&converted, BY_DEFINITION);
+	published = decode(&converted, BY_PUBLISHED_DEFINITION);
+	CHECK_STRING(published, own);
+	free(own);
+	free(published);
 	free_converted(&converted);
 }
 
