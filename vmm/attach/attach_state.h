@@ -44,7 +44,7 @@ struct attach {
 	struct vmm_memory memory;
 	struct attach_target target;
 	unsigned int frequency;               /* Hz, as requested */
-	enum guest_encryption encryption;     /* as far as the VMM's command line says it */
+	enum guest_encryption encryption;     /* as of vmm_encryption() */
 	bool own;                             /* the VM belongs to this process */
 	const struct attach_backend *backend; /* NULL: not chosen yet */
 	struct attach_source *source;

@@ -15,6 +15,7 @@
 #include "shared/log.h"
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/qemu_command_line.h"
+#include "vmm/attach/vmm_encryption.h"
 
 /* Hot-plugged vCPUs that get a ring if QEMU does not limit their number. */
 #define VCPUS_TO_COME 8
@@ -100,6 +101,7 @@ static int check_encryption(const struct attach *attach, const struct attach_bac
 
 static const char *const encryptions[] = {
 	[GUEST_SEV] = "SEV",
+	[GUEST_SEV_ANY] = "SEV, of whatever kind: the VMM has /dev/sev open",
 	[GUEST_SEV_ES] = "SEV-ES",
 	[GUEST_SEV_SNP] = "SEV-SNP",
 	[GUEST_TDX] = "TDX",
@@ -109,7 +111,7 @@ static void detect_encryption(struct attach *attach)
 {
 	const char *name;
 
-	attach->encryption = attach->own ? GUEST_PLAIN : qemu_encryption(attach->process->pid);
+	attach->encryption = attach->own ? GUEST_PLAIN : vmm_encryption(attach->process);
 	name = encryptions[attach->encryption];
 	if (attach->encryption == GUEST_PLAIN)
 		return;

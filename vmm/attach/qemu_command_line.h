@@ -61,8 +61,9 @@ unsigned int qemu_vcpu_ids(pid_t pid);
 /* What of a guest is encrypted, so that the host cannot read it. */
 enum guest_encryption {
 	GUEST_PLAIN,
-	GUEST_SEV,    /* memory */
-	GUEST_SEV_ES, /* memory and registers, as in the following */
+	GUEST_SEV,     /* memory */
+	GUEST_SEV_ANY, /* memory, and perhaps registers: as if they were, as in the following */
+	GUEST_SEV_ES,
 	GUEST_SEV_SNP,
 	GUEST_TDX,
 };

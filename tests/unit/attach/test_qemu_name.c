@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/attach/qemu_command_line.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/vmm_encryption.h"
 
 static void check_name(const char *option, const char *expected)
 {
@@ -81,4 +85,33 @@ TEST(qemu_encryption, is_read_from_the_command_line)
 	check_encryption(MACHINE, "memory-backend-ram,id=sev-guest", GUEST_PLAIN);
 	check_encryption("q35", "sev-guest,id=sev0,policy=5", GUEST_PLAIN);
 	CHECK_EQUAL(qemu_encryption_parse(NULL, 0), GUEST_PLAIN);
+}
+
+/* DIRECTORY has the layout of /proc/PID, with one descriptor. */
+static enum guest_encryption with_file(const char *target, bool has_tdx)
+{
+	char directory[] = "/tmp/kvmscope-encryption-XXXXXX", fd[64], link[80];
+	enum guest_encryption encryption;
+	int proc;
+
+	CHECK(mkdtemp(directory) != NULL);
+	snprintf(fd, sizeof(fd), "%s/fd", directory);
+	snprintf(link, sizeof(link), "%s/7", fd);
+	CHECK(!mkdir(fd, 0700) && !symlink(target, link));
+	proc = open(directory, O_PATH | O_DIRECTORY);
+	encryption = encryption_by_files(proc, has_tdx);
+	close(proc);
+	CHECK(!unlink(link) && !rmdir(fd) && !rmdir(directory));
+	return encryption;
+}
+
+TEST(vmm_encryption, is_detected_by_open_files_of_any_vmm)
+{
+	CHECK_EQUAL(with_file("/dev/sev", false), GUEST_SEV_ANY);
+	CHECK_EQUAL(with_file("/dev/sev", true), GUEST_SEV_ANY);
+	CHECK_EQUAL(with_file("anon_inode:[kvm-gmem]", true), GUEST_TDX);
+	CHECK_EQUAL(with_file("anon_inode:[kvm-gmem]", false), GUEST_PLAIN);
+	CHECK_EQUAL(with_file("anon_inode:kvm-vm", true), GUEST_PLAIN);
+	CHECK_EQUAL(with_file("/dev/sev0", true), GUEST_PLAIN);
+	CHECK_EQUAL(encryption_by_files(-1, true), GUEST_PLAIN);
 }
