@@ -14,6 +14,8 @@
 	"echo+button+$(ls+/sys/bus/acpi/devices|grep+LNXPWRBN);"                                   \
 	"echo+serial+$(ls+/sys/bus/acpi/devices|grep+PNP0501);"                                    \
 	"grep+-e+ttyS0+-e+acpi+-e+virtio0+/proc/interrupts;"                                       \
+	"cat+/sys/power/mem_sleep;"                                                                \
+	"dmesg|grep+-o+.supports.S0.*;"                                                            \
 	"echo+rtc+$(cat+/sys/class/rtc/rtc0/name);"                                                \
 	"dmesg|grep+-v+ommand.line|grep+-e+ACPI.Error+-e+ACPI.Warning+-e+ACPI.BIOS+-e+Firmware.Bug"
 
@@ -46,6 +48,8 @@ TEST(acpi, debian_finds_all_devices_and_logs_no_complaints)
 	check_contains(&result, "IO-APIC   4-edge      ttyS0");
 	check_contains(&result, "IO-APIC   9-fasteoi   acpi");
 	check_contains(&result, "fasteoi   virtio0");
+	/* As QEMU's microvm with ACPI. */
+	check_contains(&result, "[s2idle]\r\n(supports S0 S5)\r\n");
 	check_contains(&result, "guest-init: status 1");
 	rig_result_free(&result);
 }
