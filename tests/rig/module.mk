@@ -64,8 +64,15 @@ build/rig/rdpmc: tests/rig/guest/rdpmc.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
+# Without a C library, whose 32-bit form need not be installed.
+build/rig/init-32: tests/rig/guest/init_32.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)gcc -m32 $(RIG_CFLAGS) -ffreestanding -fno-omit-frame-pointer -fno-stack-protector \
+		-fno-pic -fcf-protection=none -mgeneral-regs-only -nostdlib -static -no-pie -o $@ $<
+
 TEST_NEEDS += $(addprefix build/rig/,life debug-shim.so tsc-rate workload debugger tasks frames \
-	bpf exceptions kernel-text rdpmc)
+	bpf exceptions kernel-text rdpmc init-32)
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

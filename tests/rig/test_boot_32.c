@@ -46,6 +46,44 @@ TEST(boot_32, debian_kernel_boots_and_is_profiled_by_its_kallsyms)
 	rig_result_free(&result);
 }
 
+/* The kernel is found in memory, with KASLR. Its program has known callers. */
+static void check_profile(enum rig_kind kind, const char *version)
+{
+	const char *kernel = rig_kernel(version);
+	struct rig_result result;
+
+	if (!kernel)
+		return;
+	rig_run_here(&result, 60,
+		     "tests/rig/initrd --kernel %s --init build/rig/init-32 --modules '' "
+		     "--output build/initrd/%s.cpio",
+		     version, version);
+	CHECK_EQUAL(result.status, 0);
+	rig_result_free(&result);
+	rig_run_on(
+		&result, kind, 560,
+		"mkdir -p " DIRECTORY " && export HOME=$PWD/" DIRECTORY " && "
+		"build/kvmscope run --pmu off --mem 256M --console stdio --timeout 500 -F 99 --stack-time 100ms "
+		"-o " DIRECTORY "/found.data --kernel %s --initrd build/initrd/%s.cpio "
+		"--append 'console=ttyS0 panic=-1' < /dev/null && "
+		"build/kvmscope export -f folded -i " DIRECTORY "/found.data",
+		kernel, version);
+	CHECK_EQUAL(result.status, 0);
+	check_has(&result, "init_32: end");
+	/* work_in_kernel(), called by run(), by _start(). The entry code's return address is at
+	 * its next label. */
+	check_has(&result, "vcpu 0;[unknown];[unknown];[unknown];restore_all_switch_stack;"
+			   "do_int80_syscall_32;ia32_sys_call;__ia32_sys_getrandom;");
+	check_has(&result, ";kernel_init;");
+	rig_result_free(&result);
+}
+
+TEST(boot_32, debian_kernel_and_its_callers_are_found_in_memory)
+{
+	RIG_REQUIRED();
+	check_profile(RIG_AMD, "6.1-686");
+}
+
 TEST(boot_32, debian_kernel_with_pae_boots_on_kvm_intel)
 {
 	const char *kernel = rig_kernel("6.1-686-pae");

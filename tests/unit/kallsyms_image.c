@@ -41,7 +41,8 @@ static void put_u64(struct writer *writer, uint64_t value)
 
 static void pad(struct writer *writer)
 {
-	size_t alignment = writer->layout == KALLSYMS_7_2 ? 4 : 8;
+	size_t alignment =
+		writer->layout == KALLSYMS_7_2 || writer->layout == KALLSYMS_32BIT ? 4 : 8;
 
 	while (writer->size % alignment)
 		put(writer, "", 1);
@@ -113,6 +114,8 @@ static uint32_t offset_of(const struct writer *writer, uint64_t address)
 {
 	if (writer->layout == KALLSYMS_7_2)
 		return (uint32_t)(address - (writer->gva + writer->size));
+	if (writer->layout == KALLSYMS_32BIT)
+		return (uint32_t)(address - writer->base);
 	return (uint32_t)(address < writer->base ? address : writer->base - 1 - address);
 }
 
@@ -127,7 +130,9 @@ static void put_addresses(struct writer *writer)
 			put_u32(writer, offset_of(writer, writer->symbols[i].address));
 	}
 	pad(writer);
-	if (!absolute && writer->layout != KALLSYMS_7_2)
+	if (writer->layout == KALLSYMS_32BIT)
+		put_u32(writer, (uint32_t)writer->base);
+	else if (!absolute && writer->layout != KALLSYMS_7_2)
 		put_u64(writer, writer->base);
 }
 

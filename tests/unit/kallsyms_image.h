@@ -14,6 +14,7 @@ enum kallsyms_layout {
 			  themselves */
 	KALLSYMS_ABSOLUTE_BEFORE, /* 8-byte addresses first, as in 5.10 without
 				     KALLSYMS_BASE_RELATIVE */
+	KALLSYMS_32BIT, /* the order of 5.10, of a 32-bit kernel: addresses are base + offset */
 	KALLSYMS_LAYOUTS,
 };
 

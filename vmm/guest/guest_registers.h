@@ -30,6 +30,18 @@ struct guest_paging {
 	uint64_t efer;
 };
 
+/* True in 32-bit paging, with or without PAE. Without paging nothing is known. */
+static inline bool guest_paging_is_32bit(const struct guest_paging *paging)
+{
+	return paging->cr0 & CR0_PG && !(paging->efer & EFER_LMA);
+}
+
+/* Bytes of a pointer of code that runs with PAGING. */
+static inline unsigned int guest_word_size(const struct guest_paging *paging)
+{
+	return guest_paging_is_32bit(paging) ? 4 : 8;
+}
+
 struct guest_registers {
 	uint64_t rip, rsp, rbp, rflags;
 	uint64_t rax, rbx, rcx, rdx, rsi, rdi;

@@ -131,12 +131,17 @@ int collector_tasks_update(struct collector_kernel *kernel, uint64_t now)
 	return now < kernel->tasks.search_until ? search(kernel, now) : 0;
 }
 
-static void warn(const struct collector_kernel *kernel)
+static void warn(const struct collector_kernel *kernel, const struct guest_kernel *found)
 {
 	const char *hint = kernel->btf ? NULL : kernel->options->btf_hint;
 	const char *reason = kernel->tasks.reason[0] ? kernel->tasks.reason : "it reported none";
 	bool asked = can_ask(kernel);
 
+	if (guest_paging_is_32bit(&found->paging)) {
+		log_warning("the guest's kernel has 32 bits: its processes, modules and user "
+			    "mappings are not read");
+		return;
+	}
 	log_warning(
 		"the guest's kernel has no BTF that says where its processes are%s%s, so they are not read from "
 		"its memory, nor is what they have mapped%s%s",
@@ -148,7 +153,7 @@ void collector_tasks_warn_first(const struct collector_kernel *kernel,
 				const struct guest_kernel *found)
 {
 	if (!found->tasks.known && !can_ask(kernel))
-		warn(kernel);
+		warn(kernel, found);
 }
 
 void collector_tasks_warn_last(struct collector_kernel *kernel)
@@ -157,5 +162,5 @@ void collector_tasks_warn_last(struct collector_kernel *kernel)
 	    kernel->tasks.warned)
 		return;
 	kernel->tasks.warned = true;
-	warn(kernel);
+	warn(kernel, collector_kernel_newest(kernel));
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/record/search_pace.h"
 
+#include "vmm/guest/linux/guest_kernel.h"
+
 static struct search_state place_of(const struct guest_registers *registers)
 {
-	if (!(registers->paging.efer &
-	      EFER_LMA)) /* there is no kernel in that state, whatever else changes */
+	/* There is no kernel in that state, whatever else changes. */
+	if (!guest_kernel_can_run(registers))
 		return (struct search_state){ 0 };
-	return (struct search_state){ .cr3 = registers->paging.cr3,
-				      .idt_base = registers->idt_base,
-				      .upper = registers->rip >> 63 };
+	return (struct search_state){
+		.cr3 = registers->paging.cr3,
+		.idt_base = registers->idt_base,
+		.upper = registers->rip >> (8 * guest_word_size(&registers->paging) - 1) & 1
+	};
 }
 
 static bool is_same(const struct search_state *left, const struct search_state *right)

@@ -28,8 +28,10 @@ static int use_kernel_tables(struct guest_kernel *kernel, const struct guest_vie
 	struct guest_paging own = kernel->paging;
 	struct guest_translation top, expected, translation;
 	struct symbol symbol;
+	/* arch/x86/kernel/head_64.S and head_32.S */
+	const char *name = guest_paging_is_32bit(&own) ? "swapper_pg_dir" : "init_top_pgt";
 
-	if (!symbols_find_name(kernel->symbols, "init_top_pgt", &symbol) ||
+	if (!symbols_find_name(kernel->symbols, name, &symbol) ||
 	    guest_translate(view, &kernel->paging, symbol.start, &top) ||
 	    guest_translate(view, &kernel->paging, kernel->text_start, &expected))
 		return 0;
@@ -71,10 +73,14 @@ static void read_build_id(struct guest_kernel *kernel, const struct guest_view *
 
 static void read_layouts(struct guest_kernel *kernel, const struct guest_view *view)
 {
+	struct span data;
 	uint8_t *bytes;
-	struct span data = copy_section(kernel, view, "__start_BTF", "__stop_BTF", BTF_MAX, &bytes);
 	struct btf btf;
 
+	/* Readers of structures expect 8-byte pointers. */
+	if (guest_paging_is_32bit(&kernel->paging))
+		return;
+	data = copy_section(kernel, view, "__start_BTF", "__stop_BTF", BTF_MAX, &bytes);
 	if (!btf_open(&btf, data)) {
 		guest_kernel_read_layouts(kernel, &btf);
 		btf_close(&btf);
@@ -326,7 +332,7 @@ static int find(struct guest_kernel **result, const struct guest_view *view,
 	if (!guest_kernel_can_run(registers))
 		return error_set(
 			-ENOENT,
-			"the guest is not in 64-bit mode (yet): no kernel whose symbols could be read");
+			"the guest does not use paging (yet): no kernel whose symbols could be read");
 	kernel = calloc(1, sizeof(*kernel));
 	if (!kernel)
 		return no_memory(-ENOMEM);

@@ -126,8 +126,8 @@ void guest_kernel_read_layouts(struct guest_kernel *kernel, const struct btf *bt
 /*
  * The same with the BTF in DATA, for a kernel without its own; a no-op if the layout of tasks is
  * known. Modules follow with guest_kernel_refresh(). -EINVAL: DATA is not BTF; -ENOENT: a part is
- * missing; -EILSEQ: it is of another kernel, as the first task in memory does not match it. On
- * error KERNEL is unchanged.
+ * missing; -EILSEQ: it is of another kernel, as the first task in memory does not match it;
+ * -ENOTSUP: KERNEL is a 32-bit one. On error KERNEL is unchanged.
  */
 int guest_kernel_use_btf(struct guest_kernel *kernel, const struct guest_view *view,
 			 struct span data);
@@ -157,10 +157,7 @@ bool guest_kernel_is_running(const struct guest_kernel *kernel, const struct gue
  */
 bool guest_kernel_ticks(const struct guest_kernel *kernel, const struct guest_view *view,
 			uint64_t *ticks);
-/*
- * False if the vCPU is not in 64-bit mode: it is only starting, and does not run a Linux kernel
- * yet.
- */
+/* False if the vCPU has no paging: it is only starting, and does not run a Linux kernel yet. */
 bool guest_kernel_can_run(const struct guest_registers *registers);
 /* True if both are the same build at the same address. */
 bool guest_kernels_equal(const struct guest_kernel *one, const struct guest_kernel *other);

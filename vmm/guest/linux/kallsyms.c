@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/param.h>
 
 #define TOKENS          256
 #define TOKEN_MAX       64  /* bytes of one token, its NUL included */
@@ -13,6 +14,7 @@
 #define COUNT_MAX       (8u << 20)
 #define BLOCK_BYTES_MAX (BLOCK * 130ull) /* of one block of compressed names */
 #define KERNEL_START    0xffffffff80000000ull
+#define KERNEL_START_32 0xc0000000ull /* PAGE_OFFSET with VMSPLIT_3G (arch/x86/Kconfig) */
 #define PER_CPU_END     0x10000000ull /* absolute symbols are below */
 #define WORK_MAX        (16u << 20)   /* names and offsets visited before the search gives up */
 
@@ -232,7 +234,9 @@ static void set_token_lengths(struct kallsyms *kallsyms)
 int kallsyms_locate(struct kallsyms *kallsyms, struct span window, uint64_t gva,
 		    uint64_t token_index)
 {
-	*kallsyms = (struct kallsyms){ .window = window, .gva = gva, .token_index = token_index };
+	*kallsyms = (struct kallsyms){
+		.window = window, .gva = gva, .word = gva >> 32 ? 8 : 4, .token_index = token_index
+	};
 	if (!span_contains(window, token_index, KALLSYMS_TOKEN_INDEX_SIZE) || gva % 8 ||
 	    !find_tokens(window, token_index, &kallsyms->tokens))
 		return -ENOENT;
@@ -245,13 +249,20 @@ static uint64_t align(uint64_t value, uint64_t alignment)
 	return (value + alignment - 1) & ~(alignment - 1);
 }
 
+/* False, with VALUE unchanged: it is not in the window. */
+static bool read_pointer(const struct kallsyms *kallsyms, uint64_t at, uint64_t *value)
+{
+	return span_copy(kallsyms->window, at, value, kallsyms->word);
+}
+
 uint64_t kallsyms_address(const struct kallsyms *kallsyms, uint32_t index)
 {
 	uint64_t absolute = 0;
 	uint32_t offset = 0;
 
 	if (kallsyms->encoding == KALLSYMS_ABSOLUTE) {
-		span_u64(kallsyms->window, kallsyms->addresses + index * 8ull, &absolute);
+		read_pointer(kallsyms, kallsyms->addresses + index * (uint64_t)kallsyms->word,
+			     &absolute);
 		return absolute;
 	}
 	span_u32(kallsyms->window, kallsyms->addresses + index * 4ull, &offset);
@@ -267,8 +278,9 @@ uint64_t kallsyms_address(const struct kallsyms *kallsyms, uint32_t index)
 /* Symbols are sorted by address: per-CPU ones from 0 up, then the kernel's. */
 static bool addresses_ascend(const struct kallsyms *kallsyms)
 {
-	uint64_t size = kallsyms->count * (kallsyms->encoding == KALLSYMS_ABSOLUTE ? 8ull : 4ull);
-	uint64_t last = 0;
+	uint64_t size = kallsyms->count *
+			(kallsyms->encoding == KALLSYMS_ABSOLUTE ? (uint64_t)kallsyms->word : 4);
+	uint64_t kernel_start = kallsyms->word == 8 ? KERNEL_START : KERNEL_START_32, last = 0;
 	uint32_t of_kernel = 0;
 
 	if (!span_contains(kallsyms->window, kallsyms->addresses, size))
@@ -276,36 +288,38 @@ static bool addresses_ascend(const struct kallsyms *kallsyms)
 	for (uint32_t i = 0; i < kallsyms->count; i++) {
 		uint64_t address = kallsyms_address(kallsyms, i);
 
-		if (address < last || (address >= PER_CPU_END && address < KERNEL_START))
+		if (address < last || (address >= PER_CPU_END && address < kernel_start))
 			return false;
-		of_kernel += address >= KERNEL_START;
+		of_kernel += address >= kernel_start;
 		last = address;
 	}
 	return of_kernel > kallsyms->count / 2;
 }
 
-/* Variants of the table after the token index (since 6.4); ALIGNMENT is 8, or 4 for small entries.
- */
+/* Variants of the table after the token index (since 6.4). ALIGNMENT is that of pointers, or 4 for
+ * small entries. */
 static bool set_after(struct kallsyms *kallsyms, uint64_t alignment)
 {
 	kallsyms->addresses = align(kallsyms->token_index + KALLSYMS_TOKEN_INDEX_SIZE, alignment);
 	if (kallsyms->encoding == KALLSYMS_PC_RELATIVE || kallsyms->encoding == KALLSYMS_ABSOLUTE)
 		return true;
-	return span_u64(kallsyms->window,
-			align(kallsyms->addresses + kallsyms->count * 4ull, alignment),
-			&kallsyms->base);
+	return read_pointer(kallsyms,
+			    align(kallsyms->addresses + kallsyms->count * 4ull, alignment),
+			    &kallsyms->base);
 }
 
 /* Variants of the table before the count (until 6.3). */
 static bool set_before(struct kallsyms *kallsyms)
 {
 	bool absolute = kallsyms->encoding == KALLSYMS_ABSOLUTE;
-	uint64_t size = absolute ? kallsyms->count * 8ull : align(kallsyms->count * 4ull, 8) + 8;
+	uint64_t word = kallsyms->word;
+	uint64_t size =
+		absolute ? kallsyms->count * word : align(kallsyms->count * 4ull, word) + word;
 
 	if (size > kallsyms->count_at)
 		return false;
 	kallsyms->addresses = kallsyms->count_at - size;
-	return absolute || span_u64(kallsyms->window, kallsyms->count_at - 8, &kallsyms->base);
+	return absolute || read_pointer(kallsyms, kallsyms->count_at - word, &kallsyms->base);
 }
 
 int kallsyms_try_addresses(struct kallsyms *kallsyms, unsigned int number)
@@ -323,8 +337,9 @@ int kallsyms_try_addresses(struct kallsyms *kallsyms, unsigned int number)
 	if (number >= sizeof(forms) / sizeof(forms[0]))
 		return -ERANGE;
 	kallsyms->encoding = forms[number].encoding;
-	return (forms[number].alignment ? set_after(kallsyms, forms[number].alignment)
-					: set_before(kallsyms)) &&
+	return (forms[number].alignment
+			? set_after(kallsyms, MIN(forms[number].alignment, kallsyms->word))
+			: set_before(kallsyms)) &&
 			       addresses_ascend(kallsyms)
 		       ? 0
 		       : -ENOENT;

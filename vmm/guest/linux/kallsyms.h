@@ -7,8 +7,9 @@
  *   until 6.3   addresses, count, names, markers, (6.2: sequence,) tokens, token index
  *   since 6.4   count, names, markers, tokens, token index, addresses, sequence
  *
- * The variant is found by trying, not from the kernel's version. The bytes are untrusted. Any
- * thread.
+ * Tables are aligned to the size of a pointer, which the base has, too: 8 bytes, or 4 in a 32-bit
+ * kernel. The variant is found by trying, not from the kernel's version. The bytes are untrusted.
+ * Any thread.
  */
 #ifndef KVMSCOPE_GUEST_LINUX_KALLSYMS_H
 #define KVMSCOPE_GUEST_LINUX_KALLSYMS_H
@@ -26,7 +27,7 @@ enum kallsyms_encoding {
 	KALLSYMS_PC_RELATIVE,      /* s32, relative to its own address */
 	KALLSYMS_BASE_RELATIVE,    /* u32, relative to the base */
 	KALLSYMS_ABSOLUTE_PER_CPU, /* s32: absolute if not negative, else base - 1 - value */
-	KALLSYMS_ABSOLUTE,         /* u64 */
+	KALLSYMS_ABSOLUTE,         /* a pointer */
 };
 
 struct kallsyms {
@@ -34,6 +35,7 @@ struct kallsyms {
 	uint64_t gva;       /* of the window's first byte */
 	uint32_t count;     /* of symbols */
 	bool long_lengths;  /* the length of a name is ULEB128 (since 6.1), else one byte */
+	unsigned int word;  /* bytes of a pointer of the kernel; 4 if GVA is below 4 GiB */
 	/* Offsets in the window. */
 	uint64_t count_at, names, markers, tokens, token_index, addresses;
 	uint64_t token_at[256];

@@ -80,6 +80,8 @@ int guest_kernel_use_btf(struct guest_kernel *kernel, const struct guest_view *v
 
 	if (kernel->tasks.known)
 		return 0;
+	if (guest_paging_is_32bit(&kernel->paging))
+		return error_set(-ENOTSUP, "structures of 32-bit kernels are not read");
 	error = btf_open(&btf, data);
 	if (error)
 		return error_set(error, "it is not BTF");

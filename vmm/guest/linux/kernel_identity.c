@@ -53,7 +53,7 @@ static bool has_banner(const struct guest_kernel *kernel, const struct guest_vie
 
 bool guest_kernel_can_run(const struct guest_registers *registers)
 {
-	return registers->paging.efer & EFER_LMA;
+	return registers->paging.efer & EFER_LMA || guest_paging_is_32bit(&registers->paging);
 }
 
 /* With KPTI the user half maps little more than the entry code: the kernel half is tried, too. */

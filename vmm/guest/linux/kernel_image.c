@@ -27,19 +27,19 @@ static uint64_t mapped_page(const struct guest_view *view, const struct guest_pa
 bool kernel_image_next_range(const struct guest_view *view, const struct guest_paging *paging,
 			     uint64_t from, struct mapped_range *range)
 {
-	uint64_t gva = from < KERNEL_IMAGE_START ? KERNEL_IMAGE_START : from;
-	uint64_t page = 0;
+	uint64_t start = kernel_image_start(paging), end = kernel_image_end(paging);
+	uint64_t gva = from < start ? start : from, page = 0;
 
-	while (gva < KERNEL_IMAGE_END && !(page = mapped_page(view, paging, gva)))
+	while (gva < end && !(page = mapped_page(view, paging, gva)))
 		gva = (gva | (STEP - 1)) + 1;
 	if (!page)
 		return false;
 	range->start = gva & ~(page - 1);
 	if (range->start < from)
 		range->start = gva;
-	while (gva < KERNEL_IMAGE_END && (page = mapped_page(view, paging, gva)))
+	while (gva < end && (page = mapped_page(view, paging, gva)))
 		gva = (gva | (page - 1)) + 1;
-	range->end = gva < KERNEL_IMAGE_END ? gva : KERNEL_IMAGE_END;
+	range->end = gva < end ? gva : end;
 	return true;
 }
 

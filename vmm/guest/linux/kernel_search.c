@@ -18,7 +18,7 @@
 #include "vmm/guest/page_walk.h"
 
 #define CANDIDATES_MAX 16
-#define GATE_SIZE      16 /* SDM vol. 3A 6.14.1 */
+#define GATE_SIZE      16 /* SDM vol. 3A 6.14.1; in 32-bit mode 8 (6.11) */
 #define PAGE_FAULT     14
 
 enum evidence { EVIDENCE_NONE, EVIDENCE_FOR, EVIDENCE_EARLY, EVIDENCE_AGAINST };
@@ -41,13 +41,14 @@ static int read_gate(const struct guest_view *view, const struct guest_paging *p
 		     const struct guest_registers *registers, unsigned int vector,
 		     uint64_t *handler)
 {
-	uint8_t gate[GATE_SIZE];
+	unsigned int size = guest_paging_is_32bit(paging) ? GATE_SIZE / 2 : GATE_SIZE;
+	uint8_t gate[GATE_SIZE] = { 0 };
 	uint16_t low, middle;
 	uint32_t high;
 
-	if ((vector + 1) * GATE_SIZE > registers->idt_limit + 1u ||
-	    guest_read_virtual(view, paging, registers->idt_base + (uint64_t)vector * GATE_SIZE,
-			       gate, sizeof(gate)))
+	if ((vector + 1) * size > registers->idt_limit + 1u ||
+	    guest_read_virtual(view, paging, registers->idt_base + (uint64_t)vector * size, gate,
+			       size))
 		return -EFAULT;
 	memcpy(&low, gate, 2);
 	memcpy(&middle, gate + 6, 2);
@@ -61,12 +62,12 @@ static int read_gate(const struct guest_view *view, const struct guest_paging *p
  * that in its name. While the kernel starts, they are one array of stubs
  * (arch/x86/kernel/head_64.S, early_idt_handler_array).
  */
-static enum evidence check_gate(const struct symbols *symbols, unsigned int vector,
-				uint64_t handler)
+static enum evidence check_gate(const struct symbols *symbols, const struct guest_paging *paging,
+				unsigned int vector, uint64_t handler)
 {
 	struct symbol symbol;
 
-	if (handler < KERNEL_IMAGE_START)
+	if (handler < kernel_image_start(paging))
 		return EVIDENCE_EARLY;
 	if (!symbols_find(symbols, handler, &symbol))
 		return EVIDENCE_AGAINST;
@@ -85,7 +86,7 @@ static bool handles_exceptions(const struct guest_view *view,
 
 	return registers->paging.cr4 & CR4_FRED ||
 	       (!read_gate(view, &registers->paging, registers, PAGE_FAULT, &handler) &&
-		handler >= KERNEL_IMAGE_START);
+		handler >= kernel_image_start(&registers->paging));
 }
 
 static enum evidence check_idt(const struct symbols *symbols, const struct guest_view *view,
@@ -102,7 +103,7 @@ static enum evidence check_idt(const struct symbols *symbols, const struct guest
 
 		if (read_gate(view, paging, registers, vectors[i], &handler))
 			return EVIDENCE_EARLY;
-		evidence = check_gate(symbols, vectors[i], handler);
+		evidence = check_gate(symbols, paging, vectors[i], handler);
 		if (evidence != EVIDENCE_FOR)
 			return evidence;
 	}
@@ -191,7 +192,7 @@ static uint64_t size_of_symbol(const struct kallsyms *kallsyms, uint32_t *next, 
 
 /* Until 6.14 per-CPU symbols are offsets, not addresses. */
 static int add_all(struct symbols *symbols, struct symbols *per_cpu,
-		   const struct kallsyms *kallsyms)
+		   const struct kallsyms *kallsyms, uint64_t image_start)
 {
 	char name[KALLSYMS_NAME_MAX], type;
 	uint64_t position = 0;
@@ -202,7 +203,7 @@ static int add_all(struct symbols *symbols, struct symbols *per_cpu,
 
 		if (kallsyms_next_name(kallsyms, &position, &type, name))
 			return -EINVAL;
-		if (symbols_add(address < KERNEL_IMAGE_START ? per_cpu : symbols, address,
+		if (symbols_add(address < image_start ? per_cpu : symbols, address,
 				size_of_symbol(kallsyms, &next, address), type, name, NULL))
 			return -ENOMEM;
 	}
@@ -220,7 +221,8 @@ static int build(struct search *search, const struct kallsyms *kallsyms)
 	kernel->per_cpu = symbols_new();
 	if (!kernel->symbols || !kernel->per_cpu)
 		return -ENOMEM;
-	error = add_all(kernel->symbols, kernel->per_cpu, kallsyms);
+	error = add_all(kernel->symbols, kernel->per_cpu, kallsyms,
+			kernel_image_start(&search->paging));
 	symbols_finish(kernel->symbols);
 	symbols_finish(kernel->per_cpu);
 	return error;

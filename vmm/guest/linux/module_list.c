@@ -124,7 +124,7 @@ static int read_module(const struct reader *reader, struct guest_module *module)
 		return -EFAULT;
 	if (state >= STATE_UNFORMED || !size)
 		return -ENOENT;
-	if (!is_module_name(module->name) || module->start < KERNEL_IMAGE_START)
+	if (!is_module_name(module->name) || module->start < kernel_image_start(reader->paging))
 		return -EFAULT;
 	module->size = size;
 	read_build_id(reader, module);
@@ -188,7 +188,7 @@ static struct symbols *table_for(const struct reader *reader, uint64_t value)
 {
 	if (value - reader->per_cpu_start < reader->per_cpu_size)
 		return reader->per_cpu;
-	return value < KERNEL_IMAGE_START ? NULL : reader->symbols;
+	return value < kernel_image_start(reader->paging) ? NULL : reader->symbols;
 }
 
 static int add_symbols(const struct reader *reader, const struct guest_module *module,

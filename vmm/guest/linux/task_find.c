@@ -541,6 +541,8 @@ static int find_by_symbols(struct guest_task_layout *layout, const struct guest_
 	bool found;
 
 	*layout = (struct guest_task_layout){ 0 };
+	if (guest_paging_is_32bit(&kernel->paging))
+		return error_set(-ENOENT, "those of 32-bit kernels are not searched for");
 	found = guest_task_layout_by_symbols(layout, kernel->symbols, kernel->per_cpu) &&
 		(layout->current || symbols_find_name(kernel->per_cpu, "pcpu_hot", &symbol));
 	*hot = symbol.start;

@@ -36,7 +36,8 @@ static enum unwind_result kernel_step(struct unwind_state *state, const struct k
 	/* The capacity bounds the walk, but a step without progress would fill it with one address.
 	 */
 	if (result == UNWIND_CALLER &&
-	    (state->ip < KERNEL_TEXT_START || (state->ip == ip && state->sp == sp)))
+	    (state->ip < (state->word == 8 ? KERNEL_TEXT_START : KERNEL_START_32) ||
+	     (state->ip == ip && state->sp == sp)))
 		return UNWIND_LOST;
 	return result;
 }
@@ -114,6 +115,7 @@ void guest_unwind(const struct kernel_orc *orc, const struct guest_view *view,
 	chain->flags = 0;
 	chain->user_stack_end = 0;
 	start(&state, registers);
+	state.word = guest_word_size(&registers->paging);
 	state.map = map;
 	state.checked_later = chain->slow_memory;
 	state.unknown_kernel = chain->unknown_kernel;

@@ -224,7 +224,7 @@ static bool is_at_stack_top(const struct unwind_state *state)
  */
 static enum unwind_result end(struct unwind_state *state)
 {
-	bool at_entry = unwind_is_at_entry(state->sp);
+	bool at_entry = unwind_is_at_entry(state);
 
 	if (state->signal && !at_entry && !is_at_stack_top(state))
 		return UNWIND_LOST;

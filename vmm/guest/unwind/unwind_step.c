@@ -12,6 +12,9 @@
 /* TOP_OF_KERNEL_STACK_PADDING (arch/x86/include/asm/thread_info.h): with CONFIG_X86_FRED (6.9),
  * else 0. */
 #define FRED_PADDING 16
+/* The same of a 32-bit kernel: more with CONFIG_VM86. */
+#define PADDING_32      8
+#define PADDING_32_VM86 16
 
 /*
  * Word offsets of registers in struct pt_regs (arch/x86/include/asm/ptrace.h), by DWARF number. The
@@ -25,6 +28,18 @@ static const uint8_t regs_word[DWARF_RIP] = {
 };
 
 #define REGS_IP (16 * 8ull)
+
+/* The same of a 32-bit kernel. Its struct has all members for interrupts of the kernel, too: since
+ * 5.4 the entry code adds those that the CPU does not push (arch/x86/entry/entry_32.S,
+ * FIXUP_FRAME).
+ */
+static const uint8_t regs_word_32[DWARF_R8] = {
+	[DWARF_RAX] = 6, [DWARF_RDX] = 2, [DWARF_RCX] = 1, [DWARF_RBX] = 0,
+	[DWARF_RSI] = 3, [DWARF_RDI] = 4, [DWARF_RBP] = 5, [DWARF_RSP] = 15,
+};
+
+#define REGS_IP_32 12
+#define REGS_CS_32 13
 
 void stack_reader_start(struct stack_reader *reader, const struct guest_view *view,
 			const struct guest_paging *paging)
@@ -82,10 +97,19 @@ bool unwind_is_after_call(const struct unwind_state *state, uint64_t address)
 	       call_site_matches(code, sizeof(code));
 }
 
-bool unwind_is_at_entry(uint64_t sp)
+static bool is_at_entry_32(uint64_t sp)
 {
-	uint64_t left = -sp % KERNEL_STACK_SIZE;
+	uint64_t left = -sp % KERNEL_STACK_SIZE_32;
 
+	return left == PT_REGS_SIZE_32 + PADDING_32 || left == PT_REGS_SIZE_32 + PADDING_32_VM86;
+}
+
+bool unwind_is_at_entry(const struct unwind_state *state)
+{
+	uint64_t sp = state->sp, left = -sp % KERNEL_STACK_SIZE;
+
+	if (state->word == 4)
+		return is_at_entry_32(sp);
 	return sp >> 63 && (left == PT_REGS_SIZE || left == PT_REGS_SIZE + FRED_PADDING);
 }
 
@@ -107,11 +131,32 @@ enum unwind_result unwind_from_interrupt_frame(struct unwind_state *state, uint6
 	return UNWIND_CALLER;
 }
 
+/* In pt_regs, the upper half of the word with CS has flags of the entry code. */
+static enum unwind_result from_registers_32(struct unwind_state *state, uint64_t regs)
+{
+	struct stack_reader *stack = &state->stack;
+	uint64_t cs;
+
+	for (unsigned int i = 0; i < DWARF_R8; i++)
+		if (!stack_read(stack, regs + regs_word_32[i] * 4ull, 4, &state->registers[i]))
+			return UNWIND_LOST;
+	if (!stack_read(stack, regs + REGS_IP_32 * 4, 4, &state->ip) ||
+	    !stack_read(stack, regs + REGS_CS_32 * 4, 4, &cs))
+		return UNWIND_LOST;
+	state->sp = state->registers[DWARF_RSP];
+	state->bp = state->registers[DWARF_RBP];
+	state->signal = true;
+	state->user_is_long = false;
+	return (cs & 3) == 3 ? UNWIND_USER : UNWIND_CALLER;
+}
+
 enum unwind_result unwind_from_registers(struct unwind_state *state, uint64_t regs)
 {
 	struct stack_reader *stack = &state->stack;
 	enum unwind_result result;
 
+	if (state->word == 4)
+		return from_registers_32(state, regs);
 	state->has_registers = true;
 	for (unsigned int i = 0; i < DWARF_RIP; i++)
 		state->has_registers &=

@@ -16,10 +16,15 @@
 
 /* Kernel text, modules and generated code are all in the last 2 GiB. */
 #define KERNEL_TEXT_START 0xffffffff80000000ull
+#define KERNEL_START_32   0xc0000000ull /* of a 32-bit kernel: PAGE_OFFSET, with VMSPLIT_3G */
 #define USER_TEXT_END     0x0100000000000000ull /* with 5-level paging */
 /* THREAD_SIZE is this or a multiple, and stacks are aligned to it. */
 #define KERNEL_STACK_SIZE 16384
 #define PT_REGS_SIZE      168
+
+/* The same of a 32-bit kernel (arch/x86/include/asm/page_32_types.h, ptrace.h). */
+#define KERNEL_STACK_SIZE_32 8192
+#define PT_REGS_SIZE_32      68
 
 /* Reads of guest virtual memory with a cache of the last page. */
 struct stack_reader {
@@ -47,6 +52,7 @@ enum unwind_result {
 struct unwind_state {
 	struct stack_reader stack;
 	uint64_t ip, sp, bp;
+	unsigned int word; /* bytes of a pointer of the kernel */
 	bool signal;       /* ip was interrupted; else it follows a call */
 	bool user_is_long; /* in user space: in 64-bit mode */
 	/* The last complete set of registers, by enum dwarf_register; valid up to the next call. */
@@ -96,10 +102,10 @@ enum unwind_result unwind_step_cfi(struct unwind_state *state, const struct cfi_
 bool unwind_is_after_call(const struct unwind_state *state, uint64_t address);
 
 /*
- * Is SP at the struct pt_regs at the top of a task's stack, which the entry from user space pushes
+ * Is sp at the struct pt_regs at the top of a task's stack, which the entry from user space pushes
  * (all zero for a kernel thread)? Other stacks may have anything there.
  */
-bool unwind_is_at_entry(uint64_t sp);
+bool unwind_is_at_entry(const struct unwind_state *state);
 
 /*
  * Continues with the registers in the struct pt_regs at REGS. UNWIND_CALLER, UNWIND_USER or
@@ -107,7 +113,7 @@ bool unwind_is_at_entry(uint64_t sp);
  */
 enum unwind_result unwind_from_registers(struct unwind_state *state, uint64_t regs);
 
-/* The same with the five words at FRAME that the CPU pushes. */
+/* The same with the five words at FRAME that the CPU of a 64-bit kernel pushes. */
 enum unwind_result unwind_from_interrupt_frame(struct unwind_state *state, uint64_t frame);
 
 #endif

@@ -8,6 +8,7 @@
 #include "vmm/guest/linux/kallsyms.h"
 
 #define TEXT     0xffffffff9c200000ull
+#define TEXT_32  0xc1000000ull
 #define COUNT    1500
 #define CAPACITY (256 << 10)
 #define BEFORE   4096 /* bytes of other data on both sides */
@@ -18,14 +19,15 @@ struct fixture {
 	uint8_t *bytes;
 	size_t size;
 	struct span span;
+	uint64_t text;
 	struct kallsyms kallsyms;
 };
 
 /* Two per-CPU symbols, then functions, one of them with a very long name. */
-static void fill_symbols(struct kallsyms_symbol *symbols)
+static void fill_symbols(struct kallsyms_symbol *symbols, uint64_t text)
 {
 	for (unsigned int i = 0; i < COUNT; i++) {
-		symbols[i].address = i < 2 ? i * 0x1000 : TEXT + (i - 2) / 2 * 64;
+		symbols[i].address = i < 2 ? i * 0x1000 : text + (i - 2) / 2 * 64;
 		symbols[i].type = i < 2 ? 'A' : 'T';
 		snprintf(symbols[i].name, sizeof(symbols[i].name), "function_%u", i);
 	}
@@ -35,15 +37,18 @@ static void fill_symbols(struct kallsyms_symbol *symbols)
 
 static void make(struct fixture *fixture, enum kallsyms_layout layout)
 {
-	uint64_t gva = TEXT + (16 << 20);
+	uint64_t text = layout == KALLSYMS_32BIT ? TEXT_32 : TEXT, gva = text + (16 << 20);
 
+	fixture->text = text;
 	fixture->symbols = calloc(COUNT, sizeof(*fixture->symbols));
 	fixture->bytes = calloc(1, CAPACITY);
 	if (!fixture->symbols || !fixture->bytes)
 		abort();
-	fill_symbols(fixture->symbols);
+	fill_symbols(fixture->symbols, text);
+	if (layout == KALLSYMS_32BIT) /* per-CPU ones are in the image */
+		fixture->symbols[0].address = fixture->symbols[1].address = text;
 	memset(fixture->bytes, 0x41, BEFORE);
-	fixture->size = kallsyms_image_write(layout, fixture->symbols, COUNT, TEXT, gva + BEFORE,
+	fixture->size = kallsyms_image_write(layout, fixture->symbols, COUNT, text, gva + BEFORE,
 					     fixture->bytes + BEFORE, CAPACITY - 2 * BEFORE);
 	fixture->size += 2 * BEFORE;
 	fixture->span = span_of(fixture->bytes, fixture->size);
@@ -61,7 +66,8 @@ static int locate(struct fixture *fixture)
 
 	if (!kallsyms_find_token_index(fixture->span, 0, &token_index))
 		return -ESRCH;
-	return kallsyms_locate(&fixture->kallsyms, fixture->span, TEXT + (16 << 20), token_index);
+	return kallsyms_locate(&fixture->kallsyms, fixture->span, fixture->text + (16 << 20),
+			       token_index);
 }
 
 /* Checks that all addresses and names equal those written in the current form. */
@@ -125,6 +131,11 @@ TEST(kallsyms, layout_of_7_2_pc_relative)
 TEST(kallsyms, layout_with_absolute_addresses)
 {
 	check_layout(KALLSYMS_ABSOLUTE_BEFORE);
+}
+
+TEST(kallsyms, layout_of_a_32_bit_kernel)
+{
+	check_layout(KALLSYMS_32BIT);
 }
 
 /* A truncated image is not read past its end, and counts are checked. */

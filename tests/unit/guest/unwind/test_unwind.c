@@ -532,3 +532,81 @@ TEST(unwind, function_without_a_frame_is_unwound_by_its_return_address)
 	check_user_chain(&fixture, 2, 0);
 	CHECK_EQUAL(fixture.addresses[1], 0x404000);
 }
+
+/*
+ * A 32-bit kernel, without PAE: its memory is one page of 4 MiB at PAGE_OFFSET. A system call is
+ * interrupted; the interrupt has a stack of its own.
+ */
+#define KERNEL_32      0xc0000000u
+#define STACK_32       (KERNEL_32 + 0x100000) /* end of the task's */
+#define IRQ_STACK_32   (KERNEL_32 + 0x200000)
+#define CODE_32        (KERNEL_32 + 0x10000)
+#define USER_STACK_32  0x8050000u
+#define USER_FRAME_GPA 0x300000u
+
+static void put_32(struct flat_guest *guest, uint32_t gva, uint32_t value)
+{
+	memcpy(guest->memory + (gva - KERNEL_32), &value, sizeof(value));
+}
+
+/* struct pt_regs, with a BP. */
+static void put_registers_32(struct flat_guest *guest, uint32_t at, uint32_t ip, uint32_t cs,
+			     uint32_t sp, uint32_t bp)
+{
+	put_32(guest, at + 5 * 4, bp);
+	put_32(guest, at + 12 * 4, ip);
+	put_32(guest, at + 13 * 4, cs);
+	put_32(guest, at + 15 * 4, sp);
+}
+
+static void make_guest_32(struct flat_guest *guest)
+{
+	uint32_t kernel = 0x83 /* present, writable, large */, user = USER_FRAME_GPA | 7;
+	uint64_t directory = 0x3f0000, table = 0x3f1000;
+	uint32_t table_entry = (uint32_t)table | 7;
+
+	flat_guest_create(guest, 4 << 20);
+	memcpy(guest->memory + directory + (KERNEL_32 >> 22) * 4, &kernel, 4);
+	memcpy(guest->memory + directory + (USER_STACK_32 >> 22) * 4, &table_entry, 4);
+	memcpy(guest->memory + table + (USER_STACK_32 >> 12 & 1023) * 4, &user, 4);
+	guest->registers.paging =
+		(struct guest_paging){ .cr0 = CR0_PE | CR0_PG, .cr3 = directory, .cr4 = CR4_PSE };
+	guest->registers.long_mode = false;
+	guest->registers.cpl = 0;
+	/* A call before each return address, and code with a frame. */
+	for (uint32_t at = CODE_32; at < CODE_32 + 0x1000; at += 16)
+		put_32(guest, at - 8, 0xe8000000u); /* its last byte is 5 before AT */
+}
+
+TEST(unwind, frames_of_a_32_bit_kernel_up_to_user_space)
+{
+	struct guest_callchain chain = { .capacity = 16 };
+	uint32_t pt_regs = STACK_32 - 16 - 68, interrupted = pt_regs - 0x200;
+	uint64_t addresses[16];
+
+	FIXTURE(struct flat_guest, guest, make_guest_32, flat_guest_destroy);
+	chain.addresses = addresses;
+	guest.registers.rip = CODE_32 + 0x100;
+	guest.registers.rsp = IRQ_STACK_32 - 0x40;
+	guest.registers.rbp = IRQ_STACK_32 - 0x20;
+	/* From the interrupts' stack to the task's, whose frame has a mark for pt_regs as bp. */
+	put_32(&guest, IRQ_STACK_32 - 0x20, interrupted - 0x40);
+	put_32(&guest, IRQ_STACK_32 - 0x1c, CODE_32 + 0x200);
+	put_32(&guest, interrupted - 0x40, interrupted & 0x7fffffff);
+	put_32(&guest, interrupted - 0x3c, CODE_32 + 0x300);
+	put_registers_32(&guest, interrupted, CODE_32 + 0x404, 0x60, interrupted + 68, pt_regs - 8);
+	/* The outermost frame has the user's bp. */
+	put_32(&guest, pt_regs - 8, USER_STACK_32 + 0x20);
+	put_32(&guest, pt_regs - 4, CODE_32 + 0x500);
+	put_registers_32(&guest, pt_regs, 0x8049000, 0x73, USER_STACK_32, USER_STACK_32 + 0x20);
+	put_32(&guest, KERNEL_32 + USER_FRAME_GPA + 0x24, 0x804a000);
+	guest_unwind(NULL, &guest.view, &guest.registers, NULL, &chain);
+	REQUIRE_EQUAL(chain.kernel_depth, 5);
+	CHECK_EQUAL(addresses[0], CODE_32 + 0x100);
+	CHECK_EQUAL(addresses[1], CODE_32 + 0x200);
+	CHECK_EQUAL(addresses[2], CODE_32 + 0x300);
+	CHECK_EQUAL(addresses[3], CODE_32 + 0x404);
+	CHECK_EQUAL(addresses[4], CODE_32 + 0x500);
+	CHECK(chain.user_depth >= 1);
+	CHECK_EQUAL(addresses[5], 0x8049000);
+}
