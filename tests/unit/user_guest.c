@@ -28,7 +28,6 @@ static const struct guest_vma_layout layout = {
 	.has_changes = true,
 	.mm_space = 0x180,
 	.mm_changes = 0x188,
-	.mm_code = 0x190,
 	.mm_heap = 0x108,
 	.mm_heap_end = 0x110,
 	.mm_vdso = 0x118,

@@ -134,8 +134,8 @@ static void attribute_user_space(struct attach *attach, const struct guest_kerne
 	if (!attach->cpus_current || !cpu->seen || !may_attribute(attach, sample, stack))
 		cpu = &unknown;
 	user_space_attribute(cpu, kernel, &attach->memory.view, stack, sample, chain, space);
-	if (space->resized_mm && attach->backend->set_user_stack)
-		attach->backend->set_user_stack(attach->source, space->resized_mm, space->resized);
+	if (space->updated && attach->backend->set_process)
+		attach->backend->set_process(attach->source, space->updated);
 }
 
 static void count_chain(struct attach *attach, const struct attach_guest_state *stack,

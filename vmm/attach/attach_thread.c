@@ -431,8 +431,9 @@ static int until_next_scan(const struct attach *attach)
 	return attach->next_scan > time ? (int)((attach->next_scan - time) / NS_PER_MS) + 1 : 0;
 }
 
-/* With samples coming, lets some accumulate. After an empty drain, waits for the backend's event if
- * it has one: an idle VM causes no wake-ups. False: the VM has ended, or the thread is to stop. */
+/* With samples coming, lets some accumulate unless the backend's event comes. After an empty drain,
+ * waits for that event if the backend has one: an idle VM causes no wake-ups. False: the VM has
+ * ended, or the thread is to stop. */
 static bool wait_for_samples(struct attach *attach, bool found)
 {
 	struct pollfd events[] = {
@@ -443,13 +444,12 @@ static bool wait_for_samples(struct attach *attach, bool found)
 		{ .fd = -1, .events = POLLIN },
 	};
 
-	if (!found && attach->backend->events) {
+	if (attach->backend->events)
 		events[4].fd = attach->backend->events(attach->source);
-		if (!poll(events, 5, until_next_scan(attach)))
-			return true;
-	}
+	if (!found && attach->backend->events && !poll(events, 5, until_next_scan(attach)))
+		return true;
 	if (!events[0].revents && !events[1].revents && !events[2].revents && !events[3].revents)
-		poll(events, 4, MIN(until_next_drain(attach), until_next_scan(attach)));
+		poll(events, 5, MIN(until_next_drain(attach), until_next_scan(attach)));
 	attach->stopped = events[0].revents;
 	return !events[0].revents && !events[1].revents;
 }

@@ -18,6 +18,7 @@
 #include "shared/sample_record.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
+#include "vmm/attach/user_stacks.h"
 #include "vmm/attach/vmm_memory.h"
 #include "vmm/guest/guest_registers.h"
 #include "vmm/guest/linux/task.h"
@@ -40,8 +41,9 @@ struct attach_stack {
 };
 
 enum attach_stack_kind {
-	ATTACH_STACK_IN_USE, /* of the kernel */
-	ATTACH_STACK_BELOW,  /* the task's, below that of an interrupt */
+	ATTACH_STACK_IN_USE,      /* of the kernel */
+	ATTACH_STACK_INTERRUPTED, /* of the kernel, below that of an entry or exception */
+	ATTACH_STACK_BELOW,       /* the task's, below that of an interrupt */
 	ATTACH_STACK_USER,
 	ATTACH_STACKS,
 };
@@ -154,9 +156,8 @@ struct attach_backend {
 	 * only, which may pass samples to the sink. NULL: the backend never reads tasks. */
 	void (*set_cpu)(struct attach_source *source, unsigned int id,
 			const struct attach_cpu *cpu);
-	/* Sets the number of bytes to copy of the user stacks of the process with MM, the GVA of
-	 * its struct mm_struct. NULL: the backend copies none. */
-	void (*set_user_stack)(struct attach_source *source, uint64_t mm, uint32_t size);
+	/* Sets what the next samples of a process copy. NULL: the backend copies no user stacks. */
+	void (*set_process)(struct attach_source *source, const struct user_stack *process);
 	/* Samples of all vCPUs together that fit between two drain(). NULL: those of 200 ms. */
 	size_t (*room)(const struct attach_source *source);
 	/*

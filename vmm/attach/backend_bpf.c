@@ -264,15 +264,25 @@ static void set_cpu(struct attach_source *source, unsigned int id, const struct 
 	__atomic_store_n(&shared->generation, thread->generation, __ATOMIC_RELEASE);
 }
 
-/* The program reads a size as one word. A process needs the largest for a short time only, in which
- * the ring must hold its samples. */
-static void set_user_stack(struct attach_source *source, uint64_t mm, uint32_t size)
+static void publish_process(struct bpf_process *shared, const struct user_stack *process)
 {
-	if (size > source->user_stack)
-		source->user_stack = size;
+	__atomic_store_n(&shared->mm_size, process->mm << 16 | process->size, __ATOMIC_RELAXED);
+	__atomic_store_n(&shared->number, process->number, __ATOMIC_RELAXED);
+	__atomic_store_n(&shared->changes, process->changes, __ATOMIC_RELAXED);
+	for (unsigned int i = 0; i < BPF_PROCESS_PAGES; i++)
+		__atomic_store_n(&shared->pages[i], process->pages[i], __ATOMIC_RELAXED);
+}
+
+/* A process needs the largest copies for a short time only, in which the ring must hold its
+ * samples. */
+static void set_process(struct attach_source *source, const struct user_stack *process)
+{
+	if (process->size > source->user_stack)
+		source->user_stack = process->size;
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
-		__atomic_store_n(&thread->memory.ring.vcpu->user_stacks[BPF_USER_STACK_INDEX(mm)],
-				 mm << 16 | size, __ATOMIC_RELAXED);
+		publish_process(
+			&thread->memory.ring.vcpu->processes[BPF_PROCESS_INDEX(process->mm)],
+			process);
 }
 
 static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
@@ -374,7 +384,7 @@ static int move_ring(struct attach_source *source, struct bpf_thread *thread, ui
 	new->by_nmi = old->by_nmi;
 	new->cpu = old->cpu;
 	new->slots = old->slots;
-	memcpy(new->user_stacks, old->user_stacks, sizeof(new->user_stacks));
+	memcpy(new->processes, old->processes, sizeof(new->processes));
 	new->vcpu = old->vcpu;
 	bpf_vcpu_close(source->vm, &thread->memory);
 	thread->memory = memory;
@@ -572,7 +582,7 @@ const struct attach_backend attach_bpf = {
 	.move = move_vcpu,
 	.events = events_of,
 	.set_cpu = set_cpu,
-	.set_user_stack = set_user_stack,
+	.set_process = set_process,
 	.set_frequency = set_frequency,
 	.room = room,
 	.drain = drain,

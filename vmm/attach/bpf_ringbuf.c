@@ -23,7 +23,7 @@ static const struct bpf_whole_sample *at(const struct bpf_ring *ring, uint64_t p
 
 static bool has_copies(const struct bpf_sample *head)
 {
-	if (head->addresses != 1 || head->copied > BPF_STACKS_MAX)
+	if (!head->addresses || head->addresses > BPF_CODE_PAGES || head->copied > BPF_STACKS_MAX)
 		return false;
 	for (unsigned int i = 0; i < BPF_STACKS; i++)
 		if (head->stacks[i].at > head->copied ||
@@ -35,10 +35,11 @@ static bool has_copies(const struct bpf_sample *head)
 /* Checks a record as the program writes them. */
 static bool is_whole(const struct bpf_sample *head, uint64_t room)
 {
+	uint64_t addresses = head->copied ? BPF_CODE_PAGES : head->addresses;
+
 	return head->size >= sizeof(*head) && head->size <= room &&
 	       head->addresses <= BPF_ADDRESSES_MAX && (!head->copied || has_copies(head)) &&
-	       head->size - sizeof(*head) >=
-		       head->copied + head->addresses * sizeof(struct bpf_address);
+	       head->size - sizeof(*head) >= head->copied + addresses * sizeof(struct bpf_address);
 }
 
 uint64_t bpf_ring_end(const struct bpf_ring *ring)

@@ -15,14 +15,15 @@
 static void fill_chain(const struct bpf_whole_sample *from, struct guest_callchain *chain,
 		       bool kernel)
 {
+	uint32_t addresses = from->head.copied ? 1 : from->head.addresses;
 	uint16_t depth = 0;
 
 	chain->addresses[depth++] = from->head.rip;
-	for (uint32_t i = 1; i < from->head.addresses && depth < chain->capacity; i++)
+	for (uint32_t i = 1; i < addresses && depth < chain->capacity; i++)
 		chain->addresses[depth++] = from->addresses[i].gva;
 	chain->kernel_depth = kernel ? depth : 0;
 	chain->user_depth = kernel ? 0 : depth;
-	if (!kernel && (from->head.flags & BPF_CHAIN_CUT || depth < from->head.addresses))
+	if (!kernel && (from->head.flags & BPF_CHAIN_CUT || depth < addresses))
 		chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
@@ -106,8 +107,7 @@ static void fill_task(const struct bpf_thread *thread, const __u64 *task,
 	};
 	if (seen->mm && thread->has_changes)
 		seen->space = (struct guest_space_state){ .number = task[BPF_TASK_SPACE],
-							  .changes = task[BPF_TASK_CHANGES],
-							  .code = task[BPF_TASK_CODE] };
+							  .changes = task[BPF_TASK_CHANGES] };
 	copy_comm(seen->comm, &task[BPF_TASK_COMM], layout->comm);
 	fill_process(layout, task, &seen->process);
 }
@@ -272,7 +272,6 @@ static void set_offsets(struct bpf_cpu *cpu, const struct guest_task_layout *lay
 		[BPF_TASK_PAGE_TABLE] = layout->page_table,
 		[BPF_TASK_SPACE] = vmas->mm_space,
 		[BPF_TASK_CHANGES] = vmas->mm_changes,
-		[BPF_TASK_CODE] = vmas->mm_code,
 		[BPF_TASK_STARTED] = layout->started,
 		[BPF_TASK_PARENT] = layout->parent,
 		[BPF_TASK_PROCESS_COMM] = layout->comm,

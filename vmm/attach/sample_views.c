@@ -13,6 +13,7 @@
 /* GPAs of the copies in the view: above all real ones, which have 52 bits. */
 #define COPY_GPA(kind) ((1ull << 60) + ((uint64_t)(kind) << 40))
 #define EFER_NXE       (1ull << 11)
+#define PAGE_WRITABLE  (1ull << 1)
 #define PAGE_NX        (1ull << 63)
 
 static bool is_kernel_code(const struct guest_kernel *kernel, uint64_t gva)
@@ -52,6 +53,19 @@ static int translate_user_code(const struct stack_view *self, uint64_t gva,
 	return 0;
 }
 
+/* A module that is not listed yet: Linux maps its code read-only, and nothing else executable
+ * (CONFIG_STRICT_MODULE_RWX). */
+static int translate_new_code(const struct stack_view *self, uint64_t gva,
+			      struct guest_translation *translation)
+{
+	const struct guest_paging *paging = &self->kernel->paging;
+
+	if (!(paging->efer & EFER_NXE) || guest_translate(self->live, paging, gva, translation) ||
+	    translation->flags & (PAGE_NX | PAGE_WRITABLE))
+		return -EFAULT;
+	return 0;
+}
+
 static int translate(const struct guest_view *view, uint64_t gva,
 		     struct guest_translation *translation)
 {
@@ -64,7 +78,8 @@ static int translate(const struct guest_view *view, uint64_t gva,
 	}
 	if (is_kernel_code(self->kernel, gva))
 		return guest_translate(self->live, &self->kernel->paging, gva, translation);
-	return gva >> 63 ? -EFAULT : translate_user_code(self, gva, translation);
+	return gva >> 63 ? translate_new_code(self, gva, translation)
+			 : translate_user_code(self, gva, translation);
 }
 
 static int read_live(const struct guest_view *view, uint64_t gpa, void *to, size_t size)

@@ -245,28 +245,77 @@ static uint32_t images_of(const struct user_map *map)
 	return user_images_generation(map->kernel->images);
 }
 
-/* Adds the mappings that are known in that state of the address space. */
-static void add_known(const struct user_space *space, const struct guest_space_state *state,
-		      struct user_map *map)
+/* The recorded page in MAPPING; NULL: none. */
+static const struct attach_page *page_in(const struct attach_guest_state *stack,
+					 const struct user_mapping *mapping)
+{
+	for (size_t i = 0; i < stack->page_count; i++)
+		if (stack->pages[i].gva + PAGE > mapping->start &&
+		    stack->pages[i].gva < mapping->end)
+			return &stack->pages[i];
+	return NULL;
+}
+
+/* True if the sample has the same page at the same address. */
+static bool has_page(const struct attach_guest_state *stack, const struct attach_page *page)
+{
+	for (size_t i = 0; page->gva && i < stack->page_count; i++)
+		if (stack->pages[i].gva == page->gva)
+			return stack->pages[i].gpa == page->gpa;
+	return false;
+}
+
+/* Adds the mappings that are known to exist in that state of the address space. */
+static void add_known(struct user_space *space, const struct attach_guest_state *stack,
+		      const struct guest_space_state *state, struct user_map *map)
 {
 	for (size_t i = 0; i < USER_SPACE_MAPPINGS && i < space->known_count; i++) {
-		const struct user_space_mapping *known = &space->known[i];
+		struct user_space_mapping *known = &space->known[i];
 
-		if (known->number == state->number && known->changes == state->changes &&
-		    known->images == images_of(map))
-			user_map_add(map, &known->mapping);
+		if (known->number != state->number || known->images != images_of(map) ||
+		    (known->changes != state->changes && !has_page(stack, &known->page)) ||
+		    user_map_find_cached(map, known->mapping.start))
+			continue;
+		known->changes = state->changes;
+		user_map_add(map, &known->mapping);
 	}
 }
 
-static void keep_known(struct user_space *space, const struct guest_space_state *state,
-		       unsigned int first)
+/* Where MAPPING is or can be kept. */
+static struct user_space_mapping *place_for(struct user_space *space,
+					    const struct guest_space_state *state,
+					    const struct user_mapping *mapping)
 {
-	for (unsigned int i = first; i < space->map.count; i++)
-		space->known[space->known_count++ % USER_SPACE_MAPPINGS] =
-			(struct user_space_mapping){ .number = state->number,
-						     .changes = state->changes,
-						     .images = images_of(&space->map),
-						     .mapping = space->map.mappings[i] };
+	for (size_t i = 0; i < USER_SPACE_MAPPINGS && i < space->known_count; i++) {
+		struct user_space_mapping *known = &space->known[i];
+
+		if (known->number == state->number && known->mapping.start == mapping->start &&
+		    known->mapping.image == mapping->image)
+			return known;
+	}
+	return &space->known[space->known_count++ % USER_SPACE_MAPPINGS];
+}
+
+static void keep_known(struct user_space *space, const struct guest_space_state *state,
+		       const struct user_mapping *mapping, const struct attach_page *page)
+{
+	*place_for(space, state, mapping) =
+		(struct user_space_mapping){ .number = state->number,
+					     .changes = state->changes,
+					     .images = images_of(&space->map),
+					     .page = page ? *page : (struct attach_page){ 0 },
+					     .mapping = *mapping };
+}
+
+/* Keeps those with a bit in KEPT. */
+static void drop_mappings(struct user_map *map, uint64_t kept)
+{
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < map->count; i++)
+		if (kept >> i & 1)
+			map->mappings[count++] = map->mappings[i];
+	map->count = count;
 }
 
 static bool read_state(const struct guest_kernel *kernel, const struct guest_view *view,
@@ -275,33 +324,71 @@ static bool read_state(const struct guest_kernel *kernel, const struct guest_vie
 	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
 
 	return kernel_memory_read_u64(&memory, mm + kernel->vmas.mm_space, &now->number) &&
-	       kernel_memory_read_u64(&memory, mm + kernel->vmas.mm_changes, &now->changes) &&
-	       kernel_memory_read_u64(&memory, mm + kernel->vmas.mm_code, &now->code);
+	       kernel_memory_read_u64(&memory, mm + kernel->vmas.mm_changes, &now->changes);
 }
 
-static bool has_unmoved_code(const struct guest_view *view, const struct attach_guest_state *stack)
+/* Where PAGE is now. */
+static bool find_now(const struct guest_view *view, const struct attach_guest_state *stack,
+		     struct attach_page *page)
 {
-	return stack->page_count && count_unmoved(view, stack, &stack->pages[0].gva, 1);
+	struct guest_translation now;
+
+	page->gva &= ~(PAGE - 1);
+	if (guest_translate(view, &stack->registers.paging, page->gva, &now))
+		return false;
+	page->gpa = now.gpa & ~(PAGE - 1);
+	return true;
 }
 
-/* True if the mappings in SPACE, those from FIRST on found by now, existed at the sample. */
-static bool have_existed(struct user_space *space, const struct guest_view *view,
+/* True if MAPPING, found by now, existed at the sample. CHANGED: the address space has changed
+ * since. */
+static bool has_existed(struct user_space *space, const struct guest_view *view,
+			const struct attach_guest_state *stack,
+			const struct guest_space_state *then, bool changed,
+			const struct user_mapping *mapping, uint64_t address)
+{
+	const struct attach_page *recorded = page_in(stack, mapping);
+	struct attach_page page = { .gva = recorded ? recorded->gva : address };
+	bool found = find_now(view, stack, &page);
+
+	if (changed && (!recorded || !found || page.gpa != recorded->gpa))
+		return false;
+	keep_known(space, then, mapping, found ? &page : NULL);
+	return true;
+}
+
+/* Ends the chain at the first address of a mapping that may not have existed at the sample; those
+ * from FIRST on were found by now. False: the current mappings say nothing about the sample. */
+static bool cut_unproven(struct user_space *space, const struct guest_view *view,
 			 const struct attach_guest_state *stack, const struct guest_task *task,
-			 unsigned int first)
+			 unsigned int first, struct guest_callchain *chain)
 {
 	const struct guest_space_state *then = &task->space;
+	struct user_map *map = &space->map;
+	uint64_t proven = (1ull << first) - 1;
 	struct guest_space_state now;
+	bool changed;
 
-	if (space->map.count == first)
-		return true;
-	if (!then->number || !read_state(space->map.kernel, view, task->mm, &now) ||
+	_Static_assert(USER_MAP_MAX < 64, "a bit for each mapping");
+	if (!then->number || !read_state(map->kernel, view, task->mm, &now) ||
 	    now.number != then->number)
 		return false;
-	if (now.changes == then->changes) {
-		keep_known(space, then, first);
-		return true;
+	changed = now.changes != then->changes;
+	for (uint16_t i = 0; i < chain->user_depth; i++) {
+		uint64_t address = chain->addresses[chain->kernel_depth + i];
+		const struct user_mapping *mapping = user_map_find_cached(map, address);
+		uint64_t bit = mapping ? 1ull << (mapping - map->mappings) : 0;
+
+		if (proven & bit || (!mapping && !changed))
+			continue;
+		if (!mapping || !has_existed(space, view, stack, then, changed, mapping, address)) {
+			cut(chain, i);
+			break;
+		}
+		proven |= bit;
 	}
-	return now.code == then->code && has_unmoved_code(view, stack);
+	drop_mappings(map, proven);
+	return true;
 }
 
 /* As the sampler of kicks does: what was read through page tables of another task is not of this
@@ -315,16 +402,48 @@ static void drop_foreign(const struct guest_kernel *kernel, const struct guest_t
 		cut(chain, 0);
 }
 
-static void note_stack(struct user_space *space, const struct attach_guest_state *stack,
+/* One page of each mapping of the chain shows in later samples that it exists. */
+static bool note_pages(const struct user_map *map, const struct guest_callchain *chain,
+		       struct user_stack *process)
+{
+	bool added = false;
+
+	for (uint16_t i = 0; i < chain->user_depth; i++) {
+		uint64_t address = chain->addresses[chain->kernel_depth + i];
+		const struct user_mapping *mapping = user_map_find_cached(map, address);
+
+		if (mapping)
+			added |=
+				user_stack_add_page(process, mapping->start, mapping->end, address);
+	}
+	return added;
+}
+
+static bool note_stack(struct user_space *space, const struct attach_guest_state *stack,
 		       uint64_t mm, const struct guest_callchain *chain)
 {
 	const struct attach_stack *copy = &stack->stacks[ATTACH_STACK_USER];
 
-	if (!copy->size || chain->user_stack_end <= copy->gva)
-		return;
-	space->resized =
-		user_stacks_note(&space->stacks, mm, copy->size, chain->user_stack_end - copy->gva);
-	space->resized_mm = space->resized ? mm : 0;
+	return copy->size && chain->user_stack_end > copy->gva &&
+	       user_stacks_note(&space->stacks, mm, copy->size, chain->user_stack_end - copy->gva);
+}
+
+static void note_process(struct user_space *space, const struct attach_guest_state *stack,
+			 const struct guest_task *task, const struct guest_callchain *chain)
+{
+	bool changed = note_stack(space, stack, task->mm, chain);
+	struct user_stack *process = user_stacks_find(&space->stacks, task->mm);
+	const struct guest_space_state *state = &task->space;
+
+	changed |= note_pages(&space->map, chain, process);
+	if (chain->user_depth &&
+	    (process->number != state->number || process->changes != state->changes)) {
+		process->number = state->number;
+		process->changes = state->changes;
+		changed = true;
+	}
+	if (changed)
+		space->updated = process;
 }
 
 /* TASK NULL: unknown, and the map is empty. */
@@ -346,17 +465,17 @@ static void unwind(struct user_space *space, const struct guest_kernel *kernel,
 	}
 	/* A recording may last for a few seconds only, and begins with unknown images. */
 	chain->guess_early = true;
-	add_known(space, &task->space, map);
+	add_known(space, stack, &task->space, map);
 	first = map->count;
 	guest_unwind(kernel->orc, &copies.view, &stack->registers, map, chain);
 	drop_foreign(kernel, task, chain);
 	for (uint16_t i = 0; i < chain->user_depth; i++)
 		user_map_find(map, chain->addresses[chain->kernel_depth + i]);
-	if (!have_existed(space, view, stack, task, first)) {
+	if (map->count > first && !cut_unproven(space, view, stack, task, first, chain)) {
 		map->count = 0;
 		cut(chain, 0);
 	}
-	note_stack(space, stack, task->mm, chain);
+	note_process(space, stack, task, chain);
 }
 
 static void attribute_unknown(struct user_space *space, const struct guest_kernel *kernel,
@@ -389,7 +508,7 @@ void user_space_attribute(const struct user_space_cpu *cpu, const struct guest_k
 	struct guest_task task;
 
 	map->count = 0;
-	space->resized_mm = 0;
+	space->updated = NULL;
 	if (!cpu->known || !stack || !stack->tasks || !may_be_of_task(stack) ||
 	    !guest_task_identify(&kernel->tasks, view, &kernel->paging, &stack->registers,
 				 cpu->offset, stack->tasks, &task)) {

@@ -10,8 +10,9 @@
  *
  * If the backend copied the stacks, the chain is unwound here, as that of a stopped vCPU. Mappings
  * are then valid if the address space is the same one, with the same number of TLB flushes as at
- * the sample (deferred_lookup.h), or, in a process that flushes often, with as many pages of code,
- * and RIP's page has not moved.
+ * the sample (deferred_lookup.h). In a process that flushes often, each mapping is valid if the
+ * backend has recorded one of its pages with the sample, and that page is where it was when the
+ * mapping was found, before or after the sample.
  *
  * Else callers come from frame pointers, which are arbitrary numbers in programs without them. So a
  * caller has to follow a call instruction to the code before it (call_site.h); CHAIN ends at the
@@ -45,6 +46,7 @@ struct user_space_task {
 struct user_space_mapping {
 	uint64_t number, changes; /* of struct guest_space_state */
 	uint32_t images;          /* generation of the table with its image */
+	struct attach_page page;  /* one of its pages then; GVA 0: unknown */
 	struct user_mapping mapping;
 };
 
@@ -57,10 +59,8 @@ struct user_space {
 	struct user_space_mapping known[USER_SPACE_MAPPINGS]; /* the oldest one is replaced */
 	size_t known_count;                                   /* of all that were added */
 	struct user_stacks stacks;
-	/* The process, by its struct mm_struct, that needs another size of its stack's copies; 0:
-	 * none. */
-	uint64_t resized_mm;
-	uint32_t resized;
+	/* The process of which samples have to copy something else from now on; NULL: none. */
+	const struct user_stack *updated;
 };
 
 /* A vCPU in the known kernel. */

@@ -17,9 +17,9 @@ static uint32_t size_for(uint32_t read)
 	return size < BPF_USER_STACK_MAX ? size : BPF_USER_STACK_MAX;
 }
 
-static struct user_stack *find(struct user_stacks *self, uint64_t mm)
+struct user_stack *user_stacks_find(struct user_stacks *self, uint64_t mm)
 {
-	struct user_stack *stack = &self->places[BPF_USER_STACK_INDEX(mm)];
+	struct user_stack *stack = &self->places[BPF_PROCESS_INDEX(mm)];
 
 	if (stack->mm != mm)
 		*stack = (struct user_stack){ .mm = mm, .size = BPF_USER_STACK_FIRST };
@@ -33,9 +33,18 @@ static void end_period(struct user_stack *stack)
 	stack->read = stack->samples = 0;
 }
 
+bool user_stack_add_page(struct user_stack *stack, uint64_t start, uint64_t end, uint64_t address)
+{
+	for (unsigned int i = 0; i < BPF_PROCESS_PAGES; i++)
+		if (stack->pages[i] && stack->pages[i] >= start && stack->pages[i] < end)
+			return false;
+	stack->pages[stack->page_count++ % BPF_PROCESS_PAGES] = address & ~4095ull;
+	return true;
+}
+
 uint32_t user_stacks_note(struct user_stacks *self, uint64_t mm, size_t copied, uint64_t read)
 {
-	struct user_stack *stack = find(self, mm);
+	struct user_stack *stack = user_stacks_find(self, mm);
 	uint32_t before = stack->size;
 
 	/* Less than requested was copied: nothing more is mapped, or the request was an earlier

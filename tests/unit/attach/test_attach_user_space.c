@@ -8,6 +8,7 @@
 #include "tests/unit/user_guest.h"
 #include "vmm/attach/user_space.h"
 #include "vmm/guest/linux/vma.h"
+#include "vmm/guest/page_walk.h"
 
 #define PROGRAM 0x400000ull
 #define LIBRARY 0x500000ull
@@ -570,7 +571,7 @@ TEST(attach_user_space, a_reused_css_set_is_looked_up_again)
 #define STACK_TOP 0x7ffc0000f080ull
 #define NXE       (1ull << 11)
 
-static const struct guest_space_state space_state = { .number = 9, .changes = 3, .code = 40 };
+static const struct guest_space_state space_state = { .number = 9, .changes = 3 };
 
 static void put_state(struct moment *moment, const struct guest_space_state *state)
 {
@@ -578,7 +579,6 @@ static void put_state(struct moment *moment, const struct guest_space_state *sta
 
 	user_guest_put(&moment->guest, moment->guest.mm + vmas->mm_space, state->number);
 	user_guest_put(&moment->guest, moment->guest.mm + vmas->mm_changes, state->changes);
-	user_guest_put(&moment->guest, moment->guest.mm + vmas->mm_code, state->code);
 }
 
 /* The frames of the chain of make(), in COPY. The stack itself is not in guest memory. */
@@ -649,10 +649,10 @@ TEST(attach_user_space, mappings_of_a_changed_address_space_are_not_used)
 	static const struct {
 		struct guest_space_state now;
 		uint16_t depth;
-	} cases[] = { { { 9, 3, 40 }, 4 },    /* unchanged */
-		      { { 9, 4, 40 }, 4 },    /* pages were unmapped, but no code */
-		      { { 9, 4, 41 }, 1 },    /* code was */
-		      { { 10, 3, 40 }, 1 } }; /* another address space */
+		unsigned int mappings;
+	} cases[] = { { { 9, 3 }, 4, 3 },    /* unchanged */
+		      { { 9, 4 }, 1, 1 },    /* only RIP's page was recorded */
+		      { { 10, 3 }, 1, 0 } }; /* another address space */
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		FIXTURE(struct moment, moment, make_copied, unmake);
@@ -661,18 +661,62 @@ TEST(attach_user_space, mappings_of_a_changed_address_space_are_not_used)
 		put_state(&moment, &cases[i].now);
 		attribute(&moment);
 		CHECK_EQUAL(moment.chain.user_depth, cases[i].depth);
-		CHECK_EQUAL(moment.space.map.count, cases[i].depth == 1 ? 0 : 3);
+		CHECK_EQUAL(moment.space.map.count, cases[i].mappings);
 		/* The page of RIP has moved. */
+		moment.space.known_count = 0;
 		moment.stack.pages = &(const struct attach_page){ PROGRAM + 0x1000, OTHER_PAGE };
 		attribute(&moment);
 		CHECK_EQUAL(moment.chain.user_depth, i ? 1 : 4);
+		CHECK_EQUAL(moment.space.map.count, i ? 0 : 3);
 	}
+}
+
+/* Where the pages of the three mappings are. */
+static void record_pages(struct moment *moment, struct attach_page pages[3])
+{
+	static const uint64_t addresses[] = { PROGRAM + 0x1000, PLUGIN, LIBRARY };
+
+	for (unsigned int i = 0; i < 3; i++) {
+		struct guest_translation now;
+
+		pages[i].gva = addresses[i];
+		REQUIRE(!guest_translate(&moment->guest.guest.view, &moment->stack.registers.paging,
+					 addresses[i], &now));
+		pages[i].gpa = now.gpa & ~4095ull;
+	}
+	moment->stack.pages = pages;
+	moment->stack.page_count = 3;
+}
+
+TEST(attach_user_space, recorded_pages_show_the_mappings_of_a_changed_address_space)
+{
+	const struct guest_space_state later = { .number = 9, .changes = 7 };
+	struct attach_page pages[3];
+
+	FIXTURE(struct moment, moment, make_copied, unmake);
+	attribute_copied(&moment);
+	record_pages(&moment, pages);
+	put_state(&moment, &later);
+	/* Found after the sample, and known from the one before. */
+	for (int i = 0; i < 2; i++) {
+		moment.space.known_count = 0;
+		attribute(&moment);
+		CHECK_EQUAL(moment.chain.user_depth, 4);
+		CHECK_EQUAL(moment.space.map.count, 3);
+		moment.tasks.current.space.changes = 5;
+	}
+	/* There was another plug-in. */
+	pages[1].gpa = OTHER_PAGE;
+	moment.tasks.current.space.changes = 6;
+	attribute(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.space.map.mappings[0].start, PROGRAM);
 }
 
 /* A mapping that is known in the state of the sample needs no lookup. */
 TEST(attach_user_space, mappings_of_an_earlier_sample_are_used)
 {
-	struct guest_space_state later = { .number = 9, .changes = 7, .code = 50 };
+	const struct guest_space_state later = { .number = 9, .changes = 7 };
 
 	FIXTURE(struct moment, moment, make_copied, unmake);
 	attribute_copied(&moment);
@@ -691,14 +735,16 @@ TEST(attach_user_space, a_chain_cut_by_its_copy_requests_a_larger_one)
 
 	FIXTURE(struct moment, moment, make_copied, unmake);
 	attribute_copied(&moment);
-	CHECK_EQUAL(moment.space.resized_mm, 0);
+	attribute(&moment);
+	CHECK(!moment.space.updated);
 	user = &moment.stack.stacks[ATTACH_STACK_USER];
 	memcpy(copy, user->bytes, user->size);
 	copy[12] = STACK + sizeof(copy) + 0x100; /* one more frame */
 	*user = (struct attach_stack){ STACK, sizeof(copy), (const uint8_t *)copy };
 	attribute(&moment);
-	CHECK_EQUAL(moment.space.resized_mm, moment.guest.mm);
-	CHECK_EQUAL(moment.space.resized, BPF_USER_STACK_MAX);
+	REQUIRE(moment.space.updated);
+	CHECK_EQUAL(moment.space.updated->mm, moment.guest.mm);
+	CHECK_EQUAL(moment.space.updated->size, BPF_USER_STACK_MAX);
 }
 
 TEST(attach_user_space, a_sample_has_the_process_of_its_task)

@@ -531,7 +531,7 @@ TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_MM], MM);
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_PID], 1000 + BPF_TASK_PID);
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_PAGE_TABLE], DIRECT + PROCESS);
-		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_CODE], 2000 + BPF_TASK_CODE);
+		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_CHANGES], 2000 + BPF_TASK_CHANGES);
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_STARTED], 1000 + BPF_TASK_STARTED);
 		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_PARENT_TGID],
 			    2000 + BPF_TASK_PARENT_TGID);
@@ -611,16 +611,16 @@ TEST(bpf_guest, a_user_stack_is_copied_page_by_page_up_to_its_size)
 	CHECK_EQUAL(copied_word(BPF_STACK_USER, 0), 11);
 	CHECK_EQUAL(copied_word(BPF_STACK_USER, 0x100), 22);
 	/* The reader's size; the next page is not mapped. */
-	scratch->vcpu.user_stacks[BPF_USER_STACK_INDEX(MM)] = MM << 16 | BPF_USER_STACK_MAX;
+	scratch->vcpu.processes[BPF_PROCESS_INDEX(MM)].mm_size = MM << 16 | BPF_USER_STACK_MAX;
 	begin_copies(&walk);
 	sample->head.copied = 0;
 	copy_user_stack(&walk, CODE_GVA, USER_GVA + 0xf00);
 	CHECK_EQUAL(copy->size, 0x1100);
-	scratch->vcpu.user_stacks[BPF_USER_STACK_INDEX(MM)] = (MM + 1) << 16 | 512;
+	scratch->vcpu.processes[BPF_PROCESS_INDEX(MM)].mm_size = (MM + 1) << 16 | 512;
 	sample->head.copied = 0;
 	copy_user_stack(&walk, CODE_GVA, USER_GVA);
 	CHECK_EQUAL(copy->size, BPF_USER_STACK_FIRST);
-	scratch->vcpu.user_stacks[BPF_USER_STACK_INDEX(MM)] = MM << 16 | 512;
+	scratch->vcpu.processes[BPF_PROCESS_INDEX(MM)].mm_size = MM << 16 | 512;
 	sample->head.copied = 0;
 	copy_user_stack(&walk, CODE_GVA, USER_GVA);
 	CHECK_EQUAL(copy->size, 512);
@@ -656,10 +656,127 @@ TEST(bpf_guest, all_stacks_of_an_interrupted_system_call_are_copied)
 		CHECK_EQUAL(copied_word(BPF_STACK_BELOW, 0), 33);
 		CHECK_EQUAL(stacks[BPF_STACK_USER].gva, USER_GVA + 0xf00);
 		CHECK_EQUAL(copied_word(BPF_STACK_USER, 0), 11);
-		CHECK_EQUAL(sample->code.gva, CODE_GVA + 5);
+		CHECK_EQUAL(sample->code[0].gva, CODE_GVA + 5);
 		CHECK_EQUAL(sample->head.copied, 0x108 + 0x800 + BPF_USER_STACK_FIRST);
 		unmake();
 	}
+}
+
+/* The CPU has pushed FRAME at the end of a stack, of which RSP is in use. */
+static void enter(uint64_t end, uint64_t rip, uint64_t cs, uint64_t rsp)
+{
+	const uint64_t frame[ENTRY_FRAME] = { rip, cs, 0, rsp, 0 };
+
+	for (unsigned int i = 0; i < ENTRY_FRAME; i++)
+		write_word(end - sizeof(frame) + i * 8, frame[i]);
+}
+
+/* Maps the page at GPA as that of an entry stack; returns its GVA. */
+static uint64_t map_entry_stack(uint64_t gpa)
+{
+	uint64_t gva = ENTRY_AREA + 0x1000;
+
+	map(KERNEL, gva, gpa, 12, 4);
+	return gva;
+}
+
+TEST(bpf_guest, the_user_stack_is_found_from_an_entry_stack)
+{
+	static const uint64_t sizes[] = { 0x1000, SMALL_ENTRY_STACK };
+
+	for (size_t i = 0; i < 2; i++) {
+		struct walk walk;
+		uint64_t stack;
+
+		make();
+		walk = with_stack();
+		stack = map_entry_stack(0x9a000);
+		enter(0x9a000 + sizes[i], CODE_GVA + 7, CS_USER, USER_GVA + 0xf00);
+		enter(0x94000, CODE_GVA + 5, CS_USER, USER_GVA); /* of an earlier entry */
+		sample->head.rsp = stack + sizes[i] - 0x40;
+		copy_stacks(&walk);
+		CHECK_EQUAL(sample->head.stacks[BPF_STACK_IN_USE].size, 0x40);
+		CHECK_EQUAL(sample->head.stacks[BPF_STACK_INTERRUPTED].size, 0);
+		CHECK_EQUAL(sample->head.stacks[BPF_STACK_USER].gva, USER_GVA + 0xf00);
+		CHECK_EQUAL(sample->code[0].gva, CODE_GVA + 7);
+		unmake();
+	}
+}
+
+TEST(bpf_guest, the_stack_below_that_of_an_exception_is_copied)
+{
+	const struct bpf_stack *stacks;
+	struct walk walk;
+	uint64_t stack;
+
+	make();
+	stacks = sample->head.stacks;
+	walk = with_stack();
+	stack = map_entry_stack(0x9a000);
+	enter(0x9b000, DIRECT, CS_KERNEL, DIRECT + 0x93800);
+	enter(0x94000, CODE_GVA + 5, CS_USER, USER_GVA + 0xf00);
+	sample->head.rsp = stack + 0x1000 - 0x100;
+	copy_stacks(&walk);
+	CHECK_EQUAL(stacks[BPF_STACK_IN_USE].size, 0x100);
+	CHECK_EQUAL(stacks[BPF_STACK_INTERRUPTED].gva, DIRECT + 0x93800);
+	CHECK_EQUAL(stacks[BPF_STACK_INTERRUPTED].size, 0x800);
+	CHECK_EQUAL(stacks[BPF_STACK_USER].gva, USER_GVA + 0xf00);
+	unmake();
+}
+
+/* During a switch the stack is already that of the next task. */
+TEST(bpf_guest, the_user_stack_is_that_of_the_task_whose_stack_is_in_use)
+{
+	uint64_t *next;
+	struct walk walk;
+
+	make();
+	walk = with_stack();
+	next = (uint64_t *)sample->head.tasks.words[1];
+	memcpy(next, sample->head.tasks.words[0], sizeof(sample->head.tasks.words[0]));
+	next[BPF_TASK_STACK] = DIRECT + 0x98000;
+	enter(0x94000, CODE_GVA + 5, CS_USER, USER_GVA);
+	enter(0x98000 + scratch->vcpu.cpu.stack_size, CODE_GVA + 9, CS_USER, USER_GVA + 0xf00);
+	sample->head.rsp = DIRECT + 0x98800;
+	copy_stacks(&walk);
+	CHECK_EQUAL(sample->code[0].gva, CODE_GVA + 9);
+	CHECK_EQUAL(sample->head.stacks[BPF_STACK_USER].gva, USER_GVA + 0xf00);
+	unmake();
+}
+
+TEST(bpf_guest, a_sample_in_an_unknown_state_wakes_the_reader_and_has_the_pages)
+{
+	struct bpf_process *process;
+	struct walk walk;
+
+	make();
+	walk = with_stack();
+	process = &scratch->vcpu.processes[BPF_PROCESS_INDEX(MM)];
+	sample->head.tasks.words[0][BPF_TASK_SPACE] = 9;
+	sample->head.tasks.words[0][BPF_TASK_CHANGES] = 3;
+	scratch->wakes = 0;
+	begin_copies(&walk);
+	copy_user_stack(&walk, CODE_GVA, USER_GVA);
+	CHECK(scratch->wakes); /* a process that the reader does not know */
+	CHECK_EQUAL(sample->head.addresses, 1);
+	*process = (struct bpf_process){ .mm_size = MM << 16 | 512,
+					 .number = 9,
+					 .changes = 3,
+					 .pages = { CODE_GVA, USER_GVA } };
+	scratch->wakes = 0;
+	begin_copies(&walk);
+	copy_user_stack(&walk, CODE_GVA, USER_GVA);
+	CHECK(!scratch->wakes);
+	CHECK_EQUAL(sample->head.addresses, 1);
+	process->changes = 2;
+	begin_copies(&walk);
+	copy_user_stack(&walk, CODE_GVA, USER_GVA);
+	CHECK(scratch->wakes);
+	CHECK_EQUAL(sample->head.addresses, 3);
+	CHECK_EQUAL(sample->code[1].page, sample->code[0].page);
+	CHECK_EQUAL(sample->code[2].gva, USER_GVA);
+	CHECK(sample->code[2].page != BPF_NO_PAGE);
+	unmake();
 }
 
 TEST(bpf_guest, skipped_periods_are_part_of_the_next_sample)

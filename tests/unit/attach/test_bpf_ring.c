@@ -50,7 +50,7 @@ static bool write_sample(uint64_t number, uint32_t addresses)
 	sample->head.size = size_of(&sample->head);
 	for (uint32_t i = 0; i < addresses; i++)
 		sample->addresses[i] = (struct bpf_address){ number, i };
-	commit(vcpu, ahead + sample->head.size);
+	commit(vcpu, ahead + sample->head.size, 0);
 	return true;
 }
 

@@ -423,6 +423,8 @@ struct scratch {
 	struct bpf_address code; /* the last one */
 	struct chain chain;
 	struct copy copy;
+	__u64 wakes;   /* the sample needs the reader soon */
+	__u64 task;    /* index of the task whose stacks are copied */
 	__u64 counted; /* of the event: part of samples so far */
 	__u64 frame[ENTRY_FRAME];
 	__u8 arch[ARCH_SIZE]; /* of the vCPU's state, from the registers on */

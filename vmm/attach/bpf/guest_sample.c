@@ -48,6 +48,7 @@ static __always_inline void read_memory(struct scratch *scratch, struct bpf_whol
 	__u32 user = !(sample->rip >> 63);
 
 	read_tasks(&walk);
+	scratch->task = 0;
 	if (user && !(sample->flags & BPF_CR3_KNOWN))
 		read_cr3_of_task(&walk);
 	open_space(&scratch->space, sample->cr3, sample->cr4 & CR4_LA57 ? 5 : 4);
@@ -253,6 +254,7 @@ static __always_inline void fill_sample(struct bpf_perf_event_data *ctx, struct 
 	sample->flags = sample->cpl = sample->addresses = sample->copied = 0;
 	sample->cr3 = 0;
 	sample->generation = 0;
+	scratch->wakes = 0;
 	if (is_same(vcpu, known) && is_in_guest(vcpu, !!known->by_nmi)) {
 		sample->flags = BPF_IN_GUEST;
 		make_perf_read_rip(ctx, vcpu);
@@ -289,7 +291,7 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	fill_sample(ctx, scratch, sample, period);
-	commit(&scratch->vcpu, ahead + sample->head.size);
+	commit(&scratch->vcpu, ahead + sample->head.size, scratch->wakes);
 	return 0;
 }
 

@@ -13,7 +13,7 @@
 /* and of the user stack: at most, and of a process without a size of its own. */
 #define BPF_USER_STACK_MAX   (32u << 10)
 #define BPF_USER_STACK_FIRST 4096u
-#define BPF_STACKS_MAX       (2 * BPF_KERNEL_STACK_MAX + BPF_USER_STACK_MAX)
+#define BPF_STACKS_MAX       (3 * BPF_KERNEL_STACK_MAX + BPF_USER_STACK_MAX)
 
 /* Records of the iterator over a VMM's files. */
 enum bpf_found_type { BPF_FOUND_VCPU = 1, BPF_FOUND_SLOT = 2, BPF_FOUND_VM = 3 };
@@ -70,9 +70,8 @@ enum bpf_task_word {
 	BPF_TASK_SET = BPF_TASK_COMM + 3, /* struct css_set, which leads to the cgroup */
 	BPF_TASK_LEADER,
 	BPF_TASK_PAGE_TABLE, /* the first of the mm_struct's */
-	BPF_TASK_SPACE,      /* the three words of struct guest_space_state */
+	BPF_TASK_SPACE,      /* the two words of struct guest_space_state */
 	BPF_TASK_CHANGES,
-	BPF_TASK_CODE,
 	BPF_TASK_STARTED, /* the first of the leader's */
 	BPF_TASK_PARENT,
 	BPF_TASK_PROCESS_COMM, /* three words */
@@ -114,12 +113,24 @@ struct bpf_slots {
 };
 
 /*
- * Sizes of the copies of user stacks, by process: the GVA of its struct mm_struct, without its
- * upper 16 bits, in the upper 48 bits, and the number of bytes. The reader stores each as one word.
- * A process that is not in its place has BPF_USER_STACK_FIRST.
+ * What the reader knows of a process. It stores each word separately; none depends on another.
+ * Processes that share a place replace each other.
  */
-#define BPF_USER_STACKS          256u
-#define BPF_USER_STACK_INDEX(mm) (((mm) >> 6 ^ (mm) >> 14) & (BPF_USER_STACKS - 1))
+#define BPF_PROCESSES         256u
+#define BPF_PROCESS_INDEX(mm) (((mm) >> 6 ^ (mm) >> 14) & (BPF_PROCESSES - 1))
+#define BPF_PROCESS_PAGES     6
+#define BPF_CODE_PAGES        (1 + BPF_PROCESS_PAGES)
+
+struct bpf_process {
+	/* The GVA of its struct mm_struct, without its upper 16 bits, in the upper 48 bits, and the
+	 * number of bytes to copy of its user stack. Another process has BPF_USER_STACK_FIRST. */
+	__u64 mm_size;
+	/* The state of the address space (struct guest_space_state) in which its mappings are
+	 * known. A sample in another one wakes the reader, before the mappings change again, */
+	__u64 number, changes;
+	/* and has the GPAs of these pages of code: GVAs, one in each of its mappings; 0: none. */
+	__u64 pages[BPF_PROCESS_PAGES];
+};
 
 /* The program's state of a vCPU: an element of a map that the reader has mapped, too. The
  * elements of its ring follow (vmm/attach/bpf_ringbuf.h), then the next vCPU. */
@@ -141,7 +152,7 @@ struct bpf_vcpu {
 	__u32 chunks;       /* of the ring; a power of two */
 	struct bpf_cpu cpu;
 	struct bpf_slots slots;
-	__u64 user_stacks[BPF_USER_STACKS]; /* written by the reader */
+	struct bpf_process processes[BPF_PROCESSES]; /* written by the reader */
 };
 
 /* Bytes of a map element. */
@@ -180,8 +191,9 @@ struct bpf_tasks {
 
 /* The stacks that may be copied. */
 enum bpf_stack_kind {
-	BPF_STACK_IN_USE, /* of the kernel */
-	BPF_STACK_BELOW,  /* the task's, below that of an interrupt */
+	BPF_STACK_IN_USE,      /* of the kernel */
+	BPF_STACK_INTERRUPTED, /* of the kernel, below that of an entry or exception */
+	BPF_STACK_BELOW,       /* the task's, below that of an interrupt */
 	BPF_STACK_USER,
 	BPF_STACKS,
 };
@@ -194,8 +206,9 @@ struct bpf_stack {
 
 /*
  * A sample. It is followed by addresses, of user code: RIP and the chain of frame pointers. If
- * stacks were copied instead, it is followed by one address, that at which user code was left, and
- * the copies. Nothing unused is written, to save cache lines.
+ * stacks were copied instead, it is followed by room for BPF_CODE_PAGES addresses, that at which
+ * user code was left and the pages of its process, and the copies. Nothing unused is written, to
+ * save cache lines.
  */
 struct bpf_sample {
 	__u32 size;   /* total, in bytes, a multiple of 8 */
@@ -223,7 +236,7 @@ struct bpf_whole_sample {
 	union {
 		struct bpf_address addresses[BPF_ADDRESSES_MAX];
 		struct {
-			struct bpf_address code;
+			struct bpf_address code[BPF_CODE_PAGES];
 			__u8 stack[BPF_STACKS_MAX + 8192]; /* for the verifier */
 		};
 	};

@@ -30,7 +30,7 @@ static __always_inline struct bpf_whole_sample *reserve(void *map, __u32 first,
 	return chunk ? chunk + offset : 0;
 }
 
-/* Wakes the reader, which had read everything and waits. */
+/* Wakes the reader. */
 VERIFIED_ONCE int ring_bell(struct bpf_vcpu *vcpu)
 {
 	__u32 vm, rung = 0;
@@ -47,17 +47,20 @@ VERIFIED_ONCE int ring_bell(struct bpf_vcpu *vcpu)
 }
 
 /* The addition is one instruction (lock add) that orders the later read after it: either this
- * sees that the reader waits, or the reader, which polls once more, sees the sample. */
-static __always_inline void commit(struct bpf_vcpu *vcpu, __u64 size)
+ * sees that the reader waits, or the reader, which polls once more, sees the sample. WAKES: it is
+ * woken from the pauses between its drains, too. */
+static __always_inline void commit(struct bpf_vcpu *vcpu, __u64 size, __u64 wakes)
 {
 	__sync_fetch_and_add(&vcpu->head, size);
-	if (*(const volatile __u32 *)&vcpu->reader_waits)
+	if (wakes || *(const volatile __u32 *)&vcpu->reader_waits)
 		ring_bell(vcpu);
 }
 
 static __always_inline __u32 size_of(const struct bpf_sample *sample)
 {
-	return sizeof(*sample) + sample->copied + sample->addresses * sizeof(struct bpf_address);
+	__u32 addresses = sample->copied ? BPF_CODE_PAGES : sample->addresses;
+
+	return sizeof(*sample) + sample->copied + addresses * sizeof(struct bpf_address);
 }
 
 #endif

@@ -35,7 +35,6 @@
 struct guest_space_state {
 	uint64_t number;  /* of the address space, never reused; 0: not read */
 	uint64_t changes; /* number of TLB flushes */
-	uint64_t code;    /* pages of executable mappings */
 };
 
 /* The process of a task, as in struct sample. */

@@ -58,7 +58,6 @@ static void find_changes(struct guest_vma_layout *layout, const struct btf *btf)
 	const struct btf_offset offsets[] = {
 		{ "mm_struct", "context.ctx_id", 8, &layout->mm_space },
 		{ "mm_struct", "context.tlb_gen", 8, &layout->mm_changes },
-		{ "mm_struct", "exec_vm", 8, &layout->mm_code },
 	};
 
 	layout->has_changes = BTF_FIND_OFFSETS(btf, offsets);

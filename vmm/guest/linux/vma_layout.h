@@ -32,9 +32,8 @@ struct guest_vma_layout {
 	uint32_t vma_node, node_left, node_right;       /* of the red-black tree */
 	uint32_t mm_stack, mm_heap, mm_heap_end;        /* start_stack, start_brk, brk */
 	uint32_t mm_vdso, mm_vdso_image;                /* of its context */
-	bool has_changes;                               /* the next three are known */
+	bool has_changes;                               /* the next two are known */
 	uint32_t mm_space, mm_changes;                  /* of its context: ctx_id, tlb_gen */
-	uint32_t mm_code;                               /* exec_vm */
 	uint32_t vma_size;                              /* bytes to read of one */
 	uint32_t vma_start, vma_end, vma_mm, vma_flags, vma_page, vma_file, vma_operations;
 	/* GVAs of the vm_ops of the kernel's own mappings; 0: none. */

@@ -89,7 +89,6 @@ static void add_memory(struct btf_image *image)
 		{ "start_brk", 16, BTF_IMAGE_WORD },
 		{ "brk", 24, BTF_IMAGE_WORD },
 		{ "context", 32, context },
-		{ "exec_vm", 64, BTF_IMAGE_WORD },
 	};
 	const struct btf_image_part vma[] = {
 		{ "vm_start", 0, BTF_IMAGE_WORD },
@@ -102,7 +101,7 @@ static void add_memory(struct btf_image *image)
 		{ "vm_ops", 72, BTF_IMAGE_WORD },
 	};
 
-	btf_image_add_parts(image, "mm_struct", 72, mm, 6);
+	btf_image_add_parts(image, "mm_struct", 64, mm, 5);
 	btf_image_add_parts(image, "vm_area_struct", 80, vma, 8);
 	WORDS(image, "vdso_image", "data", "size");
 }
