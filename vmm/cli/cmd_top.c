@@ -24,9 +24,8 @@
 
 /* ms between two scans for VMs. */
 #define SCAN_INTERVAL 3000
-/* ms beyond two intervals after which a table is printed without the VMs that have no report: a
- * guest's kernel may be searched for long. */
-#define PATIENCE    22000
+/* ms beyond two intervals after which a table is printed without the reports that are missing. */
+#define PATIENCE    3000
 #define BATCH_LIMIT 30 /* functions of a table */
 
 struct arguments {
@@ -199,12 +198,15 @@ static void draw(const struct top *top)
 	top_display_draw(top->screen, list, top_vms_list(top->vms, list));
 }
 
-/* In the first table, all VMs should be there; later ones come at equal times. */
+/* The first table waits for all VMs: a guest's kernel may be searched for 20 s. Reports come a bit
+ * earlier or later than each other; without any, tables are at equal times. */
 static bool is_due(const struct top *top)
 {
-	uint64_t passed = clock_ms(CLOCK_MONOTONIC) - top->shown;
+	uint64_t passed = clock_ms(CLOCK_MONOTONIC) - top->shown, delay = delay_ms(top);
 
-	return top_vms_are_complete(top->vms) || passed > 2 * delay_ms(top) + PATIENCE;
+	if (top->tables && passed > 2 * delay + PATIENCE)
+		return true;
+	return top_vms_are_complete(top->vms) && passed >= delay * 9 / 10;
 }
 
 /* The loop */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Columns of a name in a table of unlimited width. */
 #define NAME_MAX_WIDTH    24
@@ -131,6 +132,9 @@ void top_print_vms(struct top_vm *const *vms, size_t count, const struct top_vie
 		if (states & 1u << i)
 			fprintf(to, " %5s", titles[i]);
 	fprintf(to, " %8s  %s\n", "exits/s", "most");
+	if (!count)
+		fprintf(to, "no VM of KVM that this user may inspect runs here%s\n",
+			geteuid() ? " (root may inspect all)" : "");
 	for (size_t i = 0; i < count; i++) {
 		print_vm(vms[i], width, states, to);
 		for (size_t vcpu = 0; view->per_vcpu && vcpu < vms[i]->vcpu_count; vcpu++) {

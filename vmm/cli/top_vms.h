@@ -34,7 +34,7 @@ bool top_vms_scan(struct top_vms *vms);
  * TOP_VMS_MAX entries. Returns their number. */
 size_t top_vms_list(const struct top_vms *vms, struct top_vm **list);
 
-/* True once each VM has a report since the last call, or an error, and there is one. */
+/* True once each VM has a report since top_vms_expect_next(), or an error. */
 bool top_vms_are_complete(const struct top_vms *vms);
 void top_vms_expect_next(struct top_vms *vms);
 
