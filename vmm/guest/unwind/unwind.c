@@ -91,7 +91,7 @@ static void copy_registers(struct unwind_state *state, const struct guest_regist
 	state->has_registers = true;
 }
 
-static void start(struct unwind_state *state, const struct guest_registers *registers)
+void unwind_start(struct unwind_state *state, const struct guest_registers *registers)
 {
 	state->ip = registers->rip;
 	state->sp = registers->rsp;
@@ -114,7 +114,7 @@ void guest_unwind(const struct kernel_orc *orc, const struct guest_view *view,
 	chain->user_depth = 0;
 	chain->flags = 0;
 	chain->user_stack_end = 0;
-	start(&state, registers);
+	unwind_start(&state, registers);
 	state.word = guest_word_size(&registers->paging);
 	state.map = map;
 	state.checked_later = chain->slow_memory;

@@ -68,6 +68,9 @@ struct unwind_state {
 	const struct user_mapping *mapping; /* of the code at ip; NULL: unknown */
 };
 
+/* Sets what is known of interrupted code: its registers. */
+void unwind_start(struct unwind_state *state, const struct guest_registers *registers);
+
 /* By ORC, or by the frame pointer for code without a table, as the kernel itself does. */
 enum unwind_result unwind_step_orc(struct unwind_state *state, const struct kernel_orc *orc);
 
