@@ -178,3 +178,13 @@ $(USERLAND)/brief $(USERLAND)/jit: $(USERLAND)/%: $(USERLAND_SOURCES)/%.c
 	$(USERLAND_CC) -o $@ $<
 
 TEST_NEEDS += $(USERLAND_PROGRAMS)
+
+# kvmscope that records the truth about samples of the kernel for the search for RSP.
+$(BUILD)/rig/hidden-rsp-recorder: $(BUILD)/vmm/cli/kvmscope.o \
+		$(BUILD)/tests/rig/recorder/hidden_rsp_recorder.o $(BUILD)/libkvmscope.a
+	@mkdir -p $(@D)
+	@echo "  LD      $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,--wrap=guest_unwind -Wl,--wrap=guest_task_current -o $@ $^ \
+		$(LIBRARY_LIBS)
+
+TEST_NEEDS += $(if $(SANITIZE),,$(BUILD)/rig/hidden-rsp-recorder)
