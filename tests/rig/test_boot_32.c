@@ -102,6 +102,41 @@ TEST(boot_32, debian_kernel_with_pae_boots_on_kvm_intel)
 	rig_result_free(&result);
 }
 
+/*
+ * With PAE, in QEMU's TCG without nesting, and by attach. The panic ends in a delay. Prints the
+ * number of samples in it and of all others.
+ */
+#define QEMU                                                                                       \
+	"qemu-system-x86_64 -accel tcg -m 256 -nodefaults -no-user-config -display none "          \
+	"-qmp unix:" DIRECTORY "/qmp,server=on,wait=off -serial file:" DIRECTORY "/console "
+#define COUNT                                                                                      \
+	"awk '/;delay_/ { known += $NF; next } { other += $NF } "                                  \
+	"END { word = (known > 2 * other) ? \"known\" : \"unknown\"; print word, known, other }'"
+
+TEST(boot_32, kernel_with_pae_is_found_by_attach)
+{
+	const char *kernel = rig_kernel("6.1-686-pae");
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	if (!kernel)
+		return;
+	rig_run_here(&result, 280,
+		     "mkdir -p " DIRECTORY "; export HOME=$PWD/" DIRECTORY "; rm -f " DIRECTORY
+		     "/qmp " DIRECTORY "/console; "
+		     "timeout 270 " QEMU "-kernel %s -append 'console=ttyS0 quiet' & qemu=$!; "
+		     "until grep -qs 'end Kernel panic' " DIRECTORY "/console; "
+		     "do kill -0 $qemu || break; sleep 1; done; "
+		     "timeout -s INT 30 build/kvmscope attach --qmp " DIRECTORY "/qmp -F 20 "
+		     "-o " DIRECTORY "/pae.data; "
+		     "build/kvmscope export -f folded -i " DIRECTORY "/pae.data; "
+		     "build/kvmscope export -f folded -i " DIRECTORY "/pae.data | " COUNT "; "
+		     "kill $qemu; wait",
+		     kernel);
+	check_has(&result, "\nknown ");
+	rig_result_free(&result);
+}
+
 TEST(boot_32, memtest86_runs)
 {
 	struct rig_result result;

@@ -9,6 +9,7 @@
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/sample_views.h"
 #include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/kernel_image.h"
 #include "vmm/guest/linux/module_presence.h"
 
 /* ns: maximum distance of registers that are assumed to be of the same kernel. */
@@ -18,12 +19,20 @@
 /* ns for which a CR3 that maps the known kernel is not checked again. */
 #define CHECK_INTERVAL (200 * NS_PER_MS)
 
+/* Is RIP where Linux runs? A 32-bit kernel starts at PAGE_OFFSET. */
+static bool is_upper(const struct attach *attach, uint64_t rip)
+{
+	if (attach->kernel && guest_paging_is_32bit(&attach->kernel->paging))
+		return rip >= PAGE_OFFSET_32;
+	return rip >> 63;
+}
+
 /* Some KVMs report a CPL that does not fit the address. Linux runs only in the upper half, and only
  * kernels run there (Documentation/arch/x86/x86_64/mm.rst). */
 static void correct_level(const struct attach *attach, struct sample *sample,
 			  struct guest_callchain *chain)
 {
-	bool upper = sample->rip >> 63;
+	bool upper = is_upper(attach, sample->rip);
 
 	if (sample->cpl && upper)
 		sample->cpl = 0;
