@@ -6,7 +6,7 @@
  */
 #include "tests/rig/rig.h"
 
-#define RUN       "build/kvmscope run --pmu off --mem 256M --console stdio --no-buildid-cache "
+#define RUN       "build/kvmscope run --pmu off --console stdio --no-buildid-cache "
 #define DIRECTORY "build/rig/boot32"
 #define MEMTEST   "build/cache/memtest/files/boot/memtest86+ia32.bin"
 #define PANICS    "Kernel panic - not syncing: VFS: Unable to mount root fs"
@@ -36,7 +36,7 @@ TEST(boot_32, debian_kernel_boots_and_is_profiled_by_its_kallsyms)
 		KALLSYMS
 		"build/kvmscope run --pmu off --mem 256M --console stdio --timeout 250 -F 99 "
 		"-o " DIRECTORY "/perf.data --kallsyms " DIRECTORY "/kallsyms --kernel %s "
-		"--append 'console=ttyS0 panic=-1 nokaslr' < /dev/null && "
+		"--append 'console=ttyS0 quiet panic=-1 nokaslr " QUICK_BOOT "' < /dev/null && "
 		"build/kvmscope report -i " DIRECTORY "/perf.data",
 		kernel);
 	CHECK_EQUAL(result.status, 0);
@@ -93,8 +93,8 @@ TEST(boot_32, debian_kernel_with_pae_boots_on_kvm_intel)
 	if (!kernel)
 		return;
 	rig_run_on(&result, RIG_INTEL, 500,
-		   RUN "--no-profile --timeout 400 --kernel %s "
-		       "--append 'console=ttyS0 panic=-1 nokaslr'",
+		   RUN "--no-profile --mem 256M --timeout 400 --kernel %s "
+		       "--append 'console=ttyS0 quiet panic=-1 nokaslr " QUICK_BOOT "'",
 		   kernel);
 	CHECK_EQUAL(result.status, 0);
 	check_has(&result, "-686-pae ");
@@ -148,9 +148,9 @@ TEST(boot_32, memtest86_runs)
 	rig_result_free(&result);
 	if (!fetched)
 		SKIP("Debian's memtest86+ could not be fetched");
-	/* It writes nothing for up to a minute. */
+	/* With more memory it takes longer until it writes something. */
 	rig_run(&result, 280,
-		RUN "--no-profile --timeout 250 --kernel " MEMTEST
+		RUN "--no-profile --mem 32M --timeout 250 --kernel " MEMTEST
 		    " --append 'console=ttyS0 ' < /dev/null > /tmp/console & run=$!; "
 		    "until grep -q Testing /tmp/console; do kill -0 $run || break; sleep 1; done; "
 		    "kill -TERM $run; wait $run; cat /tmp/console");
