@@ -12,23 +12,23 @@
 
 #include "tests/rig/rig.h"
 
-#define COMMANDS                                                                                         \
-	"build/kvmscope run --no-profile --no-control --kernel %s --initrd %s --mem 256M "               \
-	"--timeout 150 --append 'console=ttyS0 " QUICK_BOOT " kvmscope.run=sleep+60' "                   \
-	"< /dev/null > /tmp/console 2>&1 & "                                                             \
-	"until grep -q 'Linux version' /tmp/console; do sleep 0.1; done; "                               \
-	"vm=$(pgrep -n -x kvmscope); kill -STOP $vm; "                                                   \
-	"perf kvm stat record -m 8192 -p $vm -o /tmp/kvm.data > /tmp/perf 2>&1 & perf=$!; "              \
-	"build/kvmscope stat --pid $vm --json --accesses > build/rig/exit-stat.json & stat=$!; "         \
-	"sleep 6; kill -CONT $vm; tries=0; "                                                             \
-	"until grep -q 'guest-init: up' /tmp/console || [ $((tries += 1)) = 400 ]; do sleep 0.1; done; " \
-	"sleep 3; kill -STOP $vm; sleep 1; "                                                             \
-	"kill -INT $stat; wait $stat; echo stat $?; kill -INT $perf; wait $perf; "                       \
-	"grep -i lost /tmp/perf; "                                                                       \
-	"for event in vmexit mmio ioport msr; do "                                                       \
-	"perf kvm -i /tmp/kvm.data stat report --event=$event 2>&1 | "                                   \
-	"awk -v event=$event '$NF == \")\" { sub(\"%%.*\", \"\"); n = $(NF - 1); "                       \
-	"sub(\" *[0-9]+ +[0-9.]+$\", \"\"); sub(\"^ +\", \"\"); print event \" \" n \" \" $0 }'; "       \
+#define COMMANDS                                                                                       \
+	"build/kvmscope run --no-profile --no-control --kernel %s --initrd %s --mem 256M "             \
+	"--timeout 150 --append 'console=ttyS0 " QUICK_BOOT " kvmscope.run=sleep+60' "                 \
+	"< /dev/null > /tmp/console 2>&1 & "                                                           \
+	"until grep -q 'Linux version' /tmp/console; do sleep 0.5; done; "                             \
+	"vm=$(pgrep -n -x kvmscope); kill -STOP $vm; "                                                 \
+	"perf kvm stat record -m 8192 -p $vm -o /tmp/kvm.data > /tmp/perf 2>&1 & perf=$!; "            \
+	"build/kvmscope stat --pid $vm --json --accesses > build/rig/exit-stat.json & stat=$!; "       \
+	"sleep 6; kill -CONT $vm; tries=0; "                                                           \
+	"until grep -q 'guest-init: up' /tmp/console || [ $((tries += 1)) = 100 ]; do sleep 1; done; " \
+	"sleep 3; kill -STOP $vm; sleep 1; "                                                           \
+	"kill -INT $stat; wait $stat; echo stat $?; kill -INT $perf; wait $perf; "                     \
+	"grep -i lost /tmp/perf; "                                                                     \
+	"for event in vmexit mmio ioport msr; do "                                                     \
+	"perf kvm -i /tmp/kvm.data stat report --event=$event 2>&1 | "                                 \
+	"awk -v event=$event '$NF == \")\" { sub(\"%%.*\", \"\"); n = $(NF - 1); "                     \
+	"sub(\" *[0-9]+ +[0-9.]+$\", \"\"); sub(\"^ +\", \"\"); print event \" \" n \" \" $0 }'; "     \
 	"done; kill -KILL $vm"
 
 /* The number of exits of REASON in TABLE; 0: it is not in it. */

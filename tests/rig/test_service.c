@@ -47,7 +47,7 @@ static bool make_initrd(const char *system)
 	"--append \"console=ttyS0 quiet panic=-1 mitigations=off norandmaps " QUICK_BOOT                                         \
 	" service.init=$system\" < /tmp/$system > $d/output 2> $d/log & run=$!; "                                                \
 	"exec 3> /tmp/$system; until build/kvmscope ctl --name $system status 2>&1 | grep -q Linux && "                          \
-	"grep -q 'service: up' $d/output; do kill -0 $run || break; sleep 0.5; done; echo >&3; "                                 \
+	"grep -q 'service: up' $d/output; do kill -0 $run || break; sleep 1; done; echo >&3; "                                   \
 	"wait $run || { cat $d/output $d/log; exit 1; }; done"
 
 static bool record(const char *kernel)

@@ -15,7 +15,7 @@
  */
 #define WATCH_FOR_A_WHILE                                                                          \
 	"ctl=\"build/kvmscope ctl --name tasks\"; "                                                \
-	"until $ctl status 2>&1 | grep -q Linux; do kill -0 $run || break; sleep 0.2; done; "      \
+	"until $ctl status 2>&1 | grep -q Linux; do kill -0 $run || break; sleep 1; done; "        \
 	"$ctl bp add " DEBIAN_WATCHED "; echo >&3; sleep 5; $ctl bp remove " DEBIAN_WATCHED
 
 /* *HITS: the watch's hits when it was removed. */

@@ -26,7 +26,7 @@
 	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                                 \
 	" kvmscope.run=read+line;tasks+2' < /tmp/$btf & run=$!; "                                            \
 	"exec 3> /tmp/$btf; until build/kvmscope ctl --name $btf status 2>&1 | grep -q Linux; do "           \
-	"kill -0 $run || break; sleep 0.5; done; echo >&3; wait $run || exit; done; "                        \
+	"kill -0 $run || break; sleep 1; done; echo >&3; wait $run || exit; done; "                          \
 	"mkdir -p $d/of-agent; HOME=$d/of-agent tests/rig/begin-when-known --said '" FOUND "' "              \
 	"build/kvmscope run --verbose --pmu off --agent --timeout 90 --mem 256M -F 999 --stack-time 100ms "  \
 	"--from-line 'guest-init: waits' -o $d/of-agent/perf.data --kernel $d/kernel --initrd %s "           \

@@ -11,10 +11,11 @@
 
 #define COMMANDS                                                                                   \
 	"boot() { build/kvmscope run --no-profile --no-control --kernel %s --initrd %s "           \
-	"--mem 256M --timeout 150 --append \"console=ttyS0 " QUICK_BOOT " kvmscope.run=$1\" "      \
+	"--mem 256M --timeout 150 --append \"console=ttyS0 quiet " QUICK_BOOT                      \
+	" kvmscope.run=$1\" "                                                                      \
 	"< /dev/null > /tmp/console 2>&1 & vm=$!; tries=0; "                                       \
-	"until grep -q 'guest-init: up' /tmp/console || [ $((tries += 1)) = 400 ]; "               \
-	"do sleep 0.1; done; sleep 2; }; "                                                         \
+	"until grep -q 'guest-init: up' /tmp/console || [ $((tries += 1)) = 100 ]; "               \
+	"do sleep 1; done; sleep 2; }; "                                                           \
 	"measure() { build/kvmscope stat --pid $vm --time 4 --json > build/rig/wall-$1.json; "     \
 	"echo $1 $?; }; "                                                                          \
 	"boot 'while+:;+do+:;+done'; measure user; "                                               \

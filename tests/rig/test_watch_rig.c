@@ -192,7 +192,7 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 	" --control $d/socket < $d/in & run=$!; exec 3> $d/in; "                                   \
 	"until [ $(build/kvmscope ctl --socket $d/socket bp list | grep -c ' watching ') = " count \
 	" ]; do "                                                                                  \
-	"kill -0 $run || break; sleep 0.5; done 2> /dev/null; echo >&3; "
+	"kill -0 $run || break; sleep 1; done 2> /dev/null; echo >&3; "
 
 /*
  * mitigations=off: the guest's system calls would flush the TLB otherwise, which takes Bochs most
@@ -285,14 +285,14 @@ static void check_loss_is_reported(const struct rig_result *result, const char *
 }
 
 /* The guest ends when it gets another line, after bp list has shown the loss. */
-#define COMMAND_OF_LOSS                                                                                  \
-	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "        \
-		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                             \
-		"--append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.wait kvmscope.run="               \
-		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                                \
-			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; " \
-			     "build/kvmscope ctl --socket $d/socket bp list | "                          \
-			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "        \
+#define COMMAND_OF_LOSS                                                                                \
+	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "      \
+		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                           \
+		"--append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.wait kvmscope.run="             \
+		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                              \
+			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 1; " \
+			     "build/kvmscope ctl --socket $d/socket bp list | "                        \
+			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "      \
 			     "cat $d/list >&2; echo >&3; wait $run"
 
 /*
