@@ -133,7 +133,7 @@ TEST(boot_32, kernel_with_pae_is_found_by_attach)
 		     "build/kvmscope export -f folded -i " DIRECTORY "/pae.data | " COUNT "; "
 		     "kill $qemu; wait",
 		     kernel);
-	check_has(&result, "\nknown ");
+	check_has(&result, "\n" "known ");
 	rig_result_free(&result);
 }
 
