@@ -76,6 +76,21 @@ static bool wait_until_left_with(pid_t pid, uint64_t allowed)
 	return are_left_with(pid, allowed);
 }
 
+/* The processes that parse what the guest has in memory (image_parser.h): two, without rights. */
+static bool has_confined_parsers(pid_t pid)
+{
+	char *count = command_output(
+		NULL,
+		"for pid in $(cat /proc/%d/task/%d/children); do tr '\\n\\t' '; ' < /proc/$pid/status; "
+		"echo; done | grep 'Uid: %u %u %u %u;' | grep 'CapPrm: 0*;CapEff: 0*;' | "
+		"grep -c 'NoNewPrivs: 1;Seccomp: 2;'",
+		pid, pid, getuid(), getuid(), getuid(), getuid());
+	bool are = !strcmp(count, "2\n");
+
+	free(count);
+	return are;
+}
+
 static int perf_event_paranoid(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/perf_event_paranoid", "re");
@@ -115,6 +130,7 @@ static void check_backend(const char *backend)
 	program_start(&tool, arguments);
 	CHECK(program_wait_for(&tool, "vCPU 0 is thread")); /* it samples */
 	CHECK(wait_until_left_with(tool.pid, allowed()));
+	CHECK(has_confined_parsers(tool.pid));
 	kill(vm.pid, SIGTERM);
 	program_wait(&vm);
 	program_wait(&tool);

@@ -269,6 +269,16 @@ static void check_domain(const struct system *system, const struct domain *domai
 		     system->directory));
 }
 
+/* Each domain has two processes that parse what its guest has in memory. */
+static void check_parsers(const struct system *system)
+{
+	CHECK(!shell(INSIDE "sh -c 'n=0; for child in $(cat /proc/$(systemctl show -P MainPID "
+			    "kvmscoped)/task/*/children); do grep -qx \"CapPrm:.0*\" "
+			    "/proc/$child/status && n=$((n + 1)); done; test $n -ge 4'",
+		     system->init));
+	CHECK(shell("grep -q 'reads the guest.s programs failed' %s/log", system->directory));
+}
+
 static void check_domains(const struct system *system)
 {
 	static const struct domain domains[] = {
@@ -279,6 +289,7 @@ static void check_domains(const struct system *system)
 
 	for (size_t i = 0; i < sizeof(domains) / sizeof(domains[0]); i++)
 		check_domain(system, &domains[i]);
+	check_parsers(system);
 }
 
 /* Returns why systemd cannot run here, or NULL. */

@@ -344,3 +344,12 @@ const struct user_mapping *user_guest_lookup(struct user_guest *guest, uint64_t 
 	user_map_begin(&guest->map, &guest->kernel, &guest->guest.view, guest->mm);
 	return user_map_find(&guest->map, address);
 }
+
+struct image_parser *user_guest_parser(void)
+{
+	static struct image_parser *parser;
+
+	if (!parser && image_parser_start(&parser, NULL))
+		abort();
+	return parser;
+}

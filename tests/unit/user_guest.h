@@ -10,6 +10,7 @@
 #include "tests/unit/flat_guest.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/user_map.h"
+#include "vmm/record/image_parser.h"
 
 #define USER_GUEST_DIRECT 0xffff888000000000ull
 #define USER_GUEST_VMAS   512
@@ -63,6 +64,9 @@ uint64_t user_guest_cache(struct user_guest *guest, uint64_t file, uint64_t firs
 uint64_t user_guest_map(struct user_guest *guest, uint64_t start, uint64_t end, uint64_t page,
 			uint64_t flags, uint64_t file);
 void user_guest_build(struct user_guest *guest);
+
+/* A parser of images in threads, for all tests; never ended. */
+struct image_parser *user_guest_parser(void);
 
 /* Looks up ADDRESS, as from a new stop each time. */
 const struct user_mapping *user_guest_lookup(struct user_guest *guest, uint64_t address);

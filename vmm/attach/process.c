@@ -55,6 +55,20 @@ struct vmm_process_size vmm_process_size(const struct vmm_process *process)
 	return (struct vmm_process_size){ tasks.st_nlink, (unsigned long)descriptors.st_size };
 }
 
+/* Names of processes have no line breaks here (fs/proc/array.c, proc_task_name()). */
+void vmm_process_user(const struct vmm_process *process, uid_t *uid, gid_t *gid)
+{
+	char text[4096];
+	const char *users, *groups;
+
+	if (proc_read(process->directory, "status", text, sizeof(text)) < 0)
+		return;
+	users = strstr(text, "\nUid:");
+	groups = strstr(text, "\nGid:");
+	if (users && groups && sscanf(users, "\nUid: %*u %u", uid) == 1)
+		sscanf(groups, "\nGid: %*u %u", gid);
+}
+
 uint64_t vmm_process_cpu_time(const struct vmm_process *process)
 {
 	struct timespec time;

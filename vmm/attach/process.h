@@ -78,6 +78,9 @@ struct vmm_process_size {
 /* Any thread. */
 struct vmm_process_size vmm_process_size(const struct vmm_process *process);
 
+/* The user whose rights the process has; unchanged after its end. Any thread. */
+void vmm_process_user(const struct vmm_process *process, uid_t *uid, gid_t *gid);
+
 /* CPU time of all threads, in ns; 0: the process has exited. Any thread. */
 uint64_t vmm_process_cpu_time(const struct vmm_process *process);
 

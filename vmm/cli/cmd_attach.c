@@ -33,6 +33,7 @@ struct attachment {
 	struct attach_command_options options;
 	struct attach *attach;
 	struct session *session;
+	struct image_parser *parser;
 	int signal_fd;
 	struct open_disks disks;       /* the VM's */
 	struct sandbox_broker *broker; /* reads them; NULL */
@@ -273,10 +274,20 @@ static int give_up_rights(const struct attachment *self)
 	return rights_keep(files, sizeof(files) / sizeof(files[0]), false);
 }
 
+/* As the VM's user, before the right to change the user is given up. */
+static int start_parser(struct attachment *self)
+{
+	struct image_parser_user user = { geteuid(), getegid() };
+
+	vmm_process_user(attach_process(self->attach), &user.uid, &user.gid);
+	return image_parser_start(&self->parser, &user);
+}
+
 static int open_session(struct attachment *self)
 {
 	const struct attach_command_options *options = &self->options;
 	struct session_options session = { .source = attach_source(self->attach),
+					   .parser = self->parser,
 					   .guest_memory = GUEST_ACCOUNT_DEFAULT };
 	struct session_agent_options agent;
 
@@ -294,7 +305,9 @@ static int record(struct attachment *self)
 		return error;
 	report_backend(self->attach);
 	find_disks(self);
-	error = give_up_rights(self);
+	error = start_parser(self);
+	if (!error)
+		error = give_up_rights(self);
 	if (!error)
 		error = open_session(self);
 	if (!error)
@@ -323,6 +336,7 @@ int command_attach(int argc, char **argv)
 			status = EXIT_UNSUPPORTED;
 	}
 	session_close(self.session);
+	image_parser_end(self.parser);
 	attach_close(self.attach);
 	sandbox_broker_end(self.broker);
 	if (self.signal_fd >= 0)

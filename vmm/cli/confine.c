@@ -290,7 +290,7 @@ static int drop_rights(void)
 /* Started by a thread that is confined: the rights and files of that thread apply. */
 static bool has_confined_parent(const char *thread)
 {
-	return !strncmp(thread, "vCPU ", 5) || !strcmp(thread, "unwind table");
+	return !strncmp(thread, "vCPU ", 5);
 }
 
 static int confine(const char *thread)

@@ -24,8 +24,7 @@
 
 /* The names of threads, or how they begin, by the number of their bit. */
 static const char *const names[] = {
-	"vCPU ",    "devices", "collector", "unwind table", "agent",
-	"watchdog", "control", "attach",    "main",
+	"vCPU ", "devices", "collector", "parser", "agent", "watchdog", "control", "attach", "main",
 };
 #define THREADS (sizeof(names) / sizeof(names[0]))
 

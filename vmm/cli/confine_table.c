@@ -16,7 +16,7 @@
 #define VCPU      CONFINE_VCPU
 #define DEVICES   CONFINE_DEVICES
 #define COLLECTOR CONFINE_COLLECTOR
-#define TABLES    CONFINE_TABLES
+#define PARSER    CONFINE_PARSER
 #define AGENT     CONFINE_AGENT
 #define WATCHDOG  CONFINE_WATCHDOG
 #define CONTROL   CONFINE_CONTROL
@@ -25,7 +25,7 @@
 /* The main thread starts the vCPUs' threads, which inherit its filter, and so on. */
 #define VCPUS    (VCPU | MAIN)
 #define FILES    (COLLECTOR | MAIN) /* They write recordings and the build-id cache. */
-#define STARTERS (COLLECTOR | MAIN) /* Their threads are started while they are confined. */
+#define STARTERS MAIN               /* Its threads are started while it is confined. */
 #define EVERY    (~0u)
 
 #define INT(value) CONFINE_INT((unsigned int)(value))

@@ -10,7 +10,7 @@
 #define CONFINE_VCPU      (1u << 0)
 #define CONFINE_DEVICES   (1u << 1)
 #define CONFINE_COLLECTOR (1u << 2)
-#define CONFINE_TABLES    (1u << 3)
+#define CONFINE_PARSER    (1u << 3)
 #define CONFINE_AGENT     (1u << 4)
 #define CONFINE_WATCHDOG  (1u << 5)
 #define CONFINE_CONTROL   (1u << 6)

@@ -50,6 +50,7 @@ struct domain_profile {
 	/* Used by the thread only. */
 	struct thread_check owner;
 	struct attach *attach;
+	struct image_parser *parser;
 	struct recording *recording;
 	struct metrics_domain *counted;
 	bool failure_logged;
@@ -161,6 +162,8 @@ static int open_session(struct domain_profile *domain, struct session **session)
 					   .command_line = "kvmscoped",
 					   .buildid_cache = true,
 					   .guest_memory = GUEST_ACCOUNT_DEFAULT };
+	/* Another one would need further capabilities. */
+	const struct image_parser_user parser = { geteuid(), getegid() };
 	struct session_agent_options agent;
 	int error = recordings_add(domain->recordings, domain->name, &domain->recording);
 
@@ -175,6 +178,10 @@ static int open_session(struct domain_profile *domain, struct session **session)
 		error = attach_to(domain, &attach);
 	if (error)
 		return error;
+	error = image_parser_start(&domain->parser, &parser);
+	if (error)
+		return error;
+	options.parser = domain->parser;
 	options.source = attach_source(domain->attach);
 	if (settings->agent && attach_source_agent(domain->attach, NULL, &agent))
 		options.agent = &agent;
@@ -274,6 +281,8 @@ static void close_session(struct domain_profile *domain, struct session *session
 	struct flight_requests *flight;
 
 	session_close(session);
+	image_parser_end(domain->parser);
+	domain->parser = NULL;
 	attach_close(domain->attach);
 	domain->attach = NULL;
 	pthread_mutex_lock(&domain->lock);

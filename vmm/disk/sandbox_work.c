@@ -197,6 +197,18 @@ static int flush_output(void)
 		       : 0;
 }
 
+static void detach(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+	    dup2(null, STDERR_FILENO) < 0)
+		_exit(1);
+	if (null > STDERR_FILENO)
+		close(null);
+}
+
+/* RESULT_END: -1 for none. */
 static _Noreturn void run_child(const struct sandbox_work *work, int (*function)(void *),
 				void *context, int result_end, pid_t parent)
 {
@@ -204,6 +216,8 @@ static _Noreturn void run_child(const struct sandbox_work *work, int (*function)
 
 	if (!work->keeps_signals)
 		reset_signals();
+	if (work->detached)
+		detach();
 	if (work->files)
 		close_others(work, result_end);
 	result.error = sandbox_work_enter(work);
@@ -318,4 +332,23 @@ int sandbox_work_run(const struct sandbox_work *work, int (*function)(void *cont
 		error = finish(&child);
 	close(ends[0]);
 	return error;
+}
+
+bool sandbox_work_is_possible(void)
+{
+	return !SANDBOX_SANITIZED;
+}
+
+int sandbox_work_start(const struct sandbox_work *work, int (*function)(void *context),
+		       void *context, pid_t *process)
+{
+	pid_t parent = getpid();
+
+	fflush(stdout);
+	*process = fork();
+	if (!*process)
+		run_child(work, function, context, -1, parent);
+	return *process < 0 ? error_set(-errno, "cannot start the process that reads %s: %m",
+					work->input)
+			    : 0;
 }

@@ -31,7 +31,8 @@ struct sandbox_work {
 	/* Descriptors that stay open, besides the standard ones; NULL: all. COUNT of them. */
 	const int *files;
 	size_t file_count;
-	/* Blocked signals stay so, for a function that reads them. */
+	bool detached; /* the standard descriptors are those of /dev/null */
+	/* Blocked signals stay so, for a function that reads them, or should not end by them. */
 	bool keeps_signals;
 	/* True ends it: by SIGTERM, then by SIGKILL. Called at least every 100 ms on the calling
 	 * thread. NULL: never. */
@@ -48,6 +49,17 @@ struct sandbox_work {
  */
 int sandbox_work_run(const struct sandbox_work *work, int (*function)(void *context),
 		     void *context);
+
+/*
+ * Starts the same without waiting: the caller waits for *PROCESS, which ends at the latest with the
+ * calling thread. Errors of confining it end it. The errors of fork(), with messages. Not in builds
+ * with sanitizers.
+ */
+int sandbox_work_start(const struct sandbox_work *work, int (*function)(void *context),
+		       void *context, pid_t *process);
+
+/* False in builds with sanitizers. */
+bool sandbox_work_is_possible(void);
 
 /* Confines the calling process; for sandbox_work_run() and its tests. After an error (negative
  * errno with its message) the process must exit. */

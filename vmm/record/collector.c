@@ -397,7 +397,7 @@ static int prepare_wakes(struct collector *collector)
 	return 0;
 }
 
-static struct collector *make(const struct collector_options *options)
+static struct collector *make(const struct collector_options *options, struct image_parser *parser)
 {
 	struct collector *collector = calloc(1, sizeof(*collector));
 
@@ -414,7 +414,8 @@ static struct collector *make(const struct collector_options *options)
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
 	collector->sideband_lost =
 		calloc(options->sideband_ring_count + 1, sizeof(collector->sideband_lost[0]));
-	collector->tables = user_tables_new(options->symfs);
+	collector->parser = parser;
+	collector->tables = user_tables_new(options->symfs, parser);
 	collector->reports.base.store.account = options->account;
 	return collector;
 }
@@ -428,6 +429,8 @@ static void destroy(struct collector *collector)
 	resolver_free(collector->resolver);
 	flight_destroy(collector->flight);
 	flight_sideband_free(&collector->reports);
+	if (!collector->options.parser)
+		image_parser_end(collector->parser);
 	if (collector->stop_fd >= 0)
 		close(collector->stop_fd);
 	pthread_mutex_destroy(&collector->lock);
@@ -456,13 +459,14 @@ static int start_thread(struct collector *collector)
 /* collector_cache_open() logs that there is no cache. */
 static int make_user_symbols(struct collector *collector)
 {
-	int error = collector->options.buildid_cache ? user_symbols_create(&collector->user_symbols,
-									   collector->options.names)
-						     : 0;
+	int error = collector->options.buildid_cache
+			    ? user_symbols_create(&collector->user_symbols,
+						  collector->options.names, collector->parser)
+			    : 0;
 
 	if (!error && collector->options.buildid_cache)
 		error = collector_jit_init(&collector->jit, collector->options.names,
-					   collector->options.account);
+					   collector->options.account, collector->parser);
 	return error == -ENOMEM ? error : 0;
 }
 
@@ -492,10 +496,14 @@ static int start(struct collector *collector)
 
 int collector_start(struct collector **result, const struct collector_options *options)
 {
-	struct collector *collector = make(options);
-	int error;
+	struct image_parser *parser = options->parser;
+	struct collector *collector;
+	int error = parser ? 0 : image_parser_start(&parser, NULL);
 
 	assert(options->ring_count % options->output.vcpus == 0);
+	if (error)
+		return error;
+	collector = make(options, parser);
 	if (!collector || !collector->wakes || !collector->last_time || !collector->lost ||
 	    !collector->sideband_lost || !collector->tables)
 		error = error_set(-ENOMEM, "no memory for the collector");
@@ -505,6 +513,8 @@ int collector_start(struct collector **result, const struct collector_options *o
 		*result = collector;
 	else if (collector)
 		destroy(collector);
+	else if (!options->parser)
+		image_parser_end(parser);
 	return error;
 }
 

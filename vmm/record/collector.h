@@ -23,6 +23,7 @@
 #include "vmm/guest/reported_tasks.h"
 #include "vmm/perf_data/perf_data_writer.h"
 #include "vmm/record/flight_recorder.h"
+#include "vmm/record/image_parser.h"
 
 struct collector;
 
@@ -135,7 +136,8 @@ struct collector_options {
 	const char *btf;      /* BTF from this file, for a kernel without BTF in memory; NULL */
 	const char *btf_hint; /* how a user provides it, "--btf FILE"; NULL: there is no way */
 	const char *symfs;    /* host directory with the guest's files, for unwind tables; NULL */
-	bool buildid_cache;   /* put symbols where perf finds them */
+	struct image_parser *parser; /* outlives the collector; NULL: threads (image_parser.h) */
+	bool buildid_cache;          /* put symbols where perf finds them */
 	const struct build_id_cache_location *names; /* or there; NULL: perf's location */
 };
 

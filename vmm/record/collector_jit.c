@@ -8,14 +8,14 @@
 #include "vmm/record/collector_kernel_parts.h"
 
 int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_location *place,
-		       struct guest_account *account)
+		       struct guest_account *account, struct image_parser *parser)
 {
 	/* The reason for a missing cache is logged elsewhere. */
 	if (image_symbols_open(&jit->names, place, COLLECTOR_JIT_NAMES_MAX))
 		return 0;
 	jit->account = account;
 	jit->code = jit_code_new(account);
-	jit->maps = jit_maps_new();
+	jit->maps = jit_maps_new(parser);
 	return jit->code && jit->maps
 		       ? 0
 		       : error_set(-ENOMEM, "no memory for the functions of the guest's JITs");

@@ -21,10 +21,10 @@ struct collector_jit {
 	struct image_symbols names;
 };
 
-/* With the cache at PLACE (NULL: that of perf), which outlives JIT, as ACCOUNT does, which is
- * charged. -ENOMEM. Without a cache it stays zeroed. */
+/* With the cache at PLACE (NULL: that of perf), which outlives JIT, as ACCOUNT, which is charged,
+ * and PARSER do. -ENOMEM. Without a cache it stays zeroed. */
 int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_location *place,
-		       struct guest_account *account);
+		       struct guest_account *account, struct image_parser *parser);
 
 /* True: RECORD is only about generated code and is consumed. Once the guest reports its own maps,
  * its memory is no longer scanned for them. */

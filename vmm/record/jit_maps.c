@@ -40,15 +40,20 @@ struct followed {
 };
 
 struct jit_maps {
+	struct image_parser *parser;
 	struct followed followed[JIT_MAPS_MAX];
 	size_t turn;          /* after the one that was searched for last */
 	uint64_t next_search; /* ns */
 	uint8_t text[PART];
 };
 
-struct jit_maps *jit_maps_new(void)
+struct jit_maps *jit_maps_new(struct image_parser *parser)
 {
-	return calloc(1, sizeof(struct jit_maps));
+	struct jit_maps *maps = calloc(1, sizeof(*maps));
+
+	if (maps)
+		maps->parser = parser;
+	return maps;
 }
 
 void jit_maps_free(struct jit_maps *maps)
@@ -140,28 +145,31 @@ static void report_map(struct jit_code *code, uint32_t pid, uint64_t time, uint1
 	jit_code_apply(code, &map.head);
 }
 
-/* Lines that were in the map at TIME, and not at SINCE. */
-static void report_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint64_t time,
-			 struct span lines)
+/* Lines that were in the map of PID at TIME, and not at SINCE. */
+struct new_lines {
+	struct jit_code *code;
+	uint32_t pid;
+	uint64_t since, time;
+};
+
+static void report_line(void *context, const struct perf_map_line *line)
 {
-	struct perf_map_line line;
+	const struct new_lines *lines = context;
 	union {
 		struct sideband_jit_code code;
 		uint8_t bytes[sizeof(struct sideband_jit_code) + PERF_MAP_NAME_MAX + 8];
 	} record;
 
-	while (perf_map_next(&lines, &line)) {
-		record.code = (struct sideband_jit_code){
-			.head = sideband_head(SIDEBAND_JIT_CODE,
-					      sideband_size(sizeof(record.code), line.name), time,
-					      pid),
-			.start = line.start,
-			.length = line.length,
-			.since = since,
-		};
-		memcpy(record.code.name, line.name, strlen(line.name) + 1);
-		jit_code_apply(code, &record.code.head);
-	}
+	record.code = (struct sideband_jit_code){
+		.head = sideband_head(SIDEBAND_JIT_CODE,
+				      sideband_size(sizeof(record.code), line->name), lines->time,
+				      lines->pid),
+		.start = line->start,
+		.length = line->length,
+		.since = lines->since,
+	};
+	memcpy(record.code.name, line->name, strlen(line->name) + 1);
+	jit_code_apply(lines->code, &record.code.head);
 }
 
 static void report_round(struct jit_code *code, uint64_t time)
@@ -186,19 +194,36 @@ static uint64_t not_before(const struct followed *followed)
 	return followed->since > program ? followed->since : program;
 }
 
-static void apply_lines(struct followed *followed, struct jit_code *code,
+/* It ended after the map was last read completely; the process may go on, by STATE. */
+static void apply_end(struct followed *followed, struct jit_code *code,
+		      const struct collector_scan *scan, enum state state)
+{
+	if (is_reported(followed))
+		report_end(code, followed->file.pid, scan->ended);
+	followed->state = state;
+	followed->wait = followed->next = 0;
+}
+
+static void apply_lines(struct jit_maps *maps, struct followed *followed, struct jit_code *code,
 			const struct collector_scan *scan, struct span lines, bool more)
 {
+	struct new_lines found = { .code = code,
+				   .pid = followed->file.pid,
+				   .since = not_before(followed),
+				   .time = scan->ended };
 	uint16_t flags = (is_reported(followed) ? 0 : SIDEBAND_JIT_BEGIN) |
 			 (more ? SIDEBAND_JIT_INCOMPLETE : 0);
 	enum state state = more ? STATE_PARTIAL : STATE_KNOWN;
+	int error;
 
 	if (state != followed->state)
 		report_map(code, followed->file.pid, scan->ended, flags);
-	report_lines(code, followed->file.pid, not_before(followed), scan->ended, lines);
+	error = lines.size ? image_parser_lines(maps->parser, lines, report_line, &found) : 0;
 	followed->state = state;
 	if (!more)
 		followed->since = scan->begun;
+	if (error)
+		apply_end(followed, code, scan, STATE_NO_MAP);
 }
 
 static void wait_longer(struct followed *followed, uint64_t now)
@@ -225,17 +250,7 @@ static void apply_unknown(struct followed *followed, struct jit_code *code,
 	followed->state = STATE_PARTIAL;
 }
 
-/* It ended after the map was last read completely; the process may go on, by STATE. */
-static void apply_end(struct followed *followed, struct jit_code *code,
-		      const struct collector_scan *scan, enum state state)
-{
-	if (is_reported(followed))
-		report_end(code, followed->file.pid, scan->ended);
-	followed->state = state;
-	followed->wait = followed->next = 0;
-}
-
-static void apply_scan(struct followed *followed, struct jit_code *code,
+static void apply_scan(struct jit_maps *maps, struct followed *followed, struct jit_code *code,
 		       const struct collector_scan *scan, enum perf_map_result found,
 		       struct span lines)
 {
@@ -254,7 +269,7 @@ static void apply_scan(struct followed *followed, struct jit_code *code,
 		break;
 	case PERF_MAP_MORE:
 	case PERF_MAP_READ:
-		apply_lines(followed, code, scan, lines, found == PERF_MAP_MORE);
+		apply_lines(maps, followed, code, scan, lines, found == PERF_MAP_MORE);
 		break;
 	}
 }
@@ -321,7 +336,7 @@ static bool scan_map(struct jit_maps *maps, struct followed *followed,
 		followed->file = before;
 		return false;
 	}
-	apply_scan(followed, code, &scan, found, span_of(maps->text, size));
+	apply_scan(maps, followed, code, &scan, found, span_of(maps->text, size));
 	return true;
 }
 

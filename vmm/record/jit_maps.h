@@ -12,6 +12,7 @@
 
 #include "shared/sample_record.h"
 #include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/record/image_parser.h"
 #include "vmm/record/jit_code.h"
 
 struct jit_maps;
@@ -19,7 +20,8 @@ struct jit_maps;
 /* Processes that are followed at a time. */
 #define JIT_MAPS_MAX 64u
 
-struct jit_maps *jit_maps_new(void);       /* NULL without memory */
+/* PARSER, of the lines, outlives it. NULL without memory. */
+struct jit_maps *jit_maps_new(struct image_parser *parser);
 void jit_maps_free(struct jit_maps *maps); /* NULL is a no-op */
 
 /* Follows the process of SAMPLE, taken under KERNEL, if it runs anonymous memory. */

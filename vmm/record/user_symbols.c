@@ -10,7 +10,6 @@
 #include "shared/unconst.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/record/image_queue.h"
-#include "vmm/symbols/image_file.h"
 #include "vmm/symbols/image_symbols.h"
 
 /* The first image with its build id. */
@@ -20,6 +19,7 @@ struct build {
 };
 
 struct user_symbols {
+	struct image_parser *parser;
 	struct image_symbols names;
 	struct image_queue waiting;
 	struct build *builds;
@@ -29,13 +29,15 @@ struct user_symbols {
 	struct span table;              /* and its symbols, owned; size 0: nothing to add */
 };
 
-int user_symbols_create(struct user_symbols **result, const struct build_id_cache_location *place)
+int user_symbols_create(struct user_symbols **result, const struct build_id_cache_location *place,
+			struct image_parser *parser)
 {
 	struct user_symbols *symbols = calloc(1, sizeof(*symbols));
 	int error;
 
 	if (!symbols)
 		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
+	symbols->parser = parser;
 	error = image_symbols_open(&symbols->names, place, USER_SYMBOLS_SIZE_MAX);
 	if (error) {
 		free(symbols);
@@ -65,29 +67,6 @@ static void free_table(struct span *table)
 static struct span build_id_of(const struct image_identity *identity)
 {
 	return span_of(identity->build_id, identity->build_id_size);
-}
-
-typedef int find_tables(const struct elf_source *file, struct elf_tables *tables);
-
-/* The caller frees the table. */
-static int read_symbols(const struct elf_source *file, find_tables *find, struct span *table)
-{
-	struct elf_stubs stubs = { 0 };
-	struct elf_tables tables;
-	struct bytes bytes;
-	int error = find(file, &tables);
-
-	if (!error && tables.head.symbols + (uint64_t)tables.head.strings > USER_SYMBOLS_TABLE_MAX)
-		error = -EFBIG;
-	/* Without its whole identity in memory, an image gets no symbols. */
-	if (!error)
-		elf_stubs_find(file, &stubs);
-	if (!error)
-		error = image_table_read(&bytes, file, &tables, &stubs);
-	if (!error)
-		*table = span_of(bytes.data, bytes.size);
-	elf_stubs_free(&stubs);
-	return error;
 }
 
 /* NULL: no memory. */
@@ -135,11 +114,12 @@ static bool is_of_kernel(const struct guest_kernel *kernel, const struct image_i
 }
 
 /* Is the file still the one that the build id was read from? It may be modified in memory. */
-static bool is_still(const struct elf_source *file, const struct image_identity *identity)
+static bool is_still(const struct user_symbols *symbols, const struct elf_source *file,
+		     const struct image_identity *identity)
 {
 	struct image_identity now;
 
-	image_identity_read(&now, file);
+	image_parser_identity(symbols->parser, file, &now);
 	return image_identity_same(&now, identity);
 }
 
@@ -157,12 +137,13 @@ static bool is_needed(struct user_symbols *symbols, const struct guest_kernel *k
 static int read_any(const struct user_symbols *symbols, const struct elf_source *file,
 		    const struct image_identity *identity, struct span *table)
 {
-	int error = read_symbols(file, elf_tables_find, table);
+	struct image_parser *parser = symbols->parser;
+	int error = image_parser_symbols(parser, file, IMAGE_SYMBOLS_ALL, table);
 
 	if (error == -EFAULT)
-		error = read_symbols(file, elf_tables_find_dynamic, table);
+		error = image_parser_symbols(parser, file, IMAGE_SYMBOLS_DYNAMIC, table);
 	if (error == -EFAULT && image_symbols_are_installed(&symbols->names, build_id_of(identity)))
-		error = read_symbols(file, elf_tables_find_segments, table);
+		error = image_parser_symbols(parser, file, IMAGE_SYMBOLS_SEGMENTS, table);
 	return error;
 }
 
@@ -175,10 +156,10 @@ static int provide(struct user_symbols *symbols, struct image_memory *memory, st
 
 	if (!is_needed(symbols, memory->kernel, identity))
 		return 0;
-	if (!is_still(&file, identity))
+	if (!is_still(symbols, &file, identity))
 		return -EFAULT;
 	error = read_any(symbols, &file, identity, table);
-	if (error || is_still(&file, identity))
+	if (error || is_still(symbols, &file, identity))
 		return error;
 	free_table(table);
 	return -EFAULT;

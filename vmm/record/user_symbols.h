@@ -15,6 +15,7 @@
 #include "vmm/guest/guest_view.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/guest/linux/user_image.h"
+#include "vmm/record/image_parser.h"
 #include "vmm/symbols/build_id_cache.h"
 
 struct user_symbols;
@@ -23,11 +24,11 @@ struct user_symbols;
 #define USER_SYMBOLS_SIZE_MAX (64ull << 20)
 /* Bytes written there in total, dropped ones included. */
 #define USER_SYMBOLS_WRITTEN_MAX (256ull << 20)
-/* Larger tables are skipped: reading them would hold up the collector. */
-#define USER_SYMBOLS_TABLE_MAX (8u << 20)
 
-/* PLACE outlives it; NULL: the place of perf. -ENOMEM; -ENOENT and others without a cache. */
-int user_symbols_create(struct user_symbols **symbols, const struct build_id_cache_location *place);
+/* PLACE and PARSER outlive it; PLACE NULL: that of perf. -ENOMEM; -ENOENT and others without a
+ * cache. */
+int user_symbols_create(struct user_symbols **symbols, const struct build_id_cache_location *place,
+			struct image_parser *parser);
 
 /* NULL is a no-op. The cache keeps its contents. */
 void user_symbols_free(struct user_symbols *symbols);

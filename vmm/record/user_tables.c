@@ -3,17 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/array.h"
-#include "shared/thread_start.h"
 #include "vmm/guest/image_identity.h"
-#include "vmm/guest/unwind/cfi_image.h"
 #include "vmm/record/image_queue.h"
 #include "vmm/symbols/symbol_paths.h"
 
@@ -34,76 +30,24 @@ struct boot {
 
 struct user_tables {
 	const char *symfs;
+	struct image_parser *parser;
 	struct boot *boot;          /* the newest; NULL: none */
 	struct image_queue waiting; /* its images without a table so far */
-	struct table_job *job;      /* for JOB_IMAGE, which is suspended in the queue; NULL: none */
-	struct user_image *job_image;
+	/* The parser makes its table; it is suspended in the queue. NULL: none, or it was of an
+	 * earlier boot. */
+	struct user_image *in_progress;
 };
-
-/* --- a table that is built on a thread of its own, as it takes seconds ------------ */
-
-struct table_job {
-	pthread_t thread;
-	struct cfi_image *image;
-	struct cfi_table *table;
-	int error;
-	_Atomic bool done; /* the fields above are final */
-};
-
-static void *run_job(void *context)
-{
-	struct table_job *job = context;
-
-	job->error = cfi_image_make(&job->table, job->image);
-	atomic_store_explicit(&job->done, true, memory_order_release);
-	return NULL;
-}
-
-/* Owns IMAGE on success. -ENOMEM; -EAGAIN: no thread available. */
-static int start_job(struct table_job **result, struct cfi_image *image)
-{
-	struct table_job *job = calloc(1, sizeof(*job));
-	int error;
-
-	if (!job)
-		return -ENOMEM;
-	job->image = image;
-	error = thread_start(&job->thread, "unwind table", run_job, job);
-	if (error) {
-		free(job);
-		return error;
-	}
-	*result = job;
-	return 0;
-}
-
-static bool is_done(const struct table_job *job)
-{
-	return atomic_load_explicit(&job->done, memory_order_acquire);
-}
-
-/* Waits for the end. The caller owns *TABLE. Errors of cfi_image_make(). Frees JOB. */
-static int end_job(struct table_job *job, struct cfi_table **table)
-{
-	int error;
-
-	pthread_join(job->thread, NULL);
-	error = job->error;
-	*table = job->table;
-	cfi_image_free(job->image);
-	free(job);
-	return error;
-}
 
 /* --- boots ------------------------------------------------------------------------ */
 
-struct user_tables *user_tables_new(const char *symfs)
+struct user_tables *user_tables_new(const char *symfs, struct image_parser *parser)
 {
 	struct user_tables *tables = calloc(1, sizeof(*tables));
 
 	if (!tables)
 		return NULL;
 	tables->symfs = symfs;
+	tables->parser = parser;
 	tables->waiting.vdso = true;
 	return tables;
 }
@@ -117,23 +61,10 @@ static void free_boot(struct boot *boot)
 	free(boot);
 }
 
-/* The table of an ended boot is not needed. */
-static void drop_job(struct user_tables *tables)
-{
-	struct cfi_table *table;
-
-	if (!tables->job)
-		return;
-	end_job(tables->job, &table);
-	cfi_table_free(table);
-	tables->job = NULL;
-}
-
 void user_tables_free(struct user_tables *tables)
 {
 	if (!tables)
 		return;
-	drop_job(tables);
 	while (tables->boot) {
 		struct boot *boot = tables->boot;
 
@@ -168,7 +99,7 @@ static bool begin_boot(struct user_tables *tables, struct user_images *images)
 
 	if (!boot)
 		return false;
-	drop_job(tables);
+	tables->in_progress = NULL;
 	boot->images = user_images_share(images);
 	boot->earlier = tables->boot;
 	tables->boot = boot;
@@ -204,7 +135,7 @@ static int open_host(const struct user_tables *tables, const struct user_image *
 }
 
 static int read_host_file(const struct user_tables *tables, const struct user_image *image,
-			  struct cfi_image **bytes)
+			  struct cfi_table **table)
 {
 	const struct image_identity *wanted = user_image_identity(image);
 	int file = wanted && wanted->build_id_size ? open_host(tables, image) : -1;
@@ -214,22 +145,22 @@ static int read_host_file(const struct user_tables *tables, const struct user_im
 
 	if (file < 0)
 		return error;
-	image_identity_read(&found, &source);
+	image_parser_identity(tables->parser, &source, &found);
 	if (image_identity_same(&found, wanted))
-		error = cfi_image_read(bytes, &source);
+		error = image_parser_table(tables->parser, &source, table);
 	close(file);
 	return error;
 }
 
 /* A file that is being written may be inconsistent. */
-static int read_image(const struct user_tables *tables, struct image_memory *memory,
-		      struct cfi_image **bytes)
+static int make_table(const struct user_tables *tables, struct image_memory *memory,
+		      struct cfi_table **table)
 {
 	struct elf_source source = { .read = image_memory_read, .context = memory };
-	int error = cfi_image_read(bytes, &source);
+	int error = image_parser_table(tables->parser, &source, table);
 
 	if (error == -EFAULT)
-		return read_host_file(tables, memory->image, bytes);
+		return read_host_file(tables, memory->image, table);
 	return error == -EINVAL || error == -ENOENT ? -EAGAIN : error;
 }
 
@@ -285,41 +216,23 @@ static int give(struct user_tables *tables, struct user_image *image, struct cfi
 	return error == -EINVAL ? -EAGAIN : error;
 }
 
-/* Builds the table of a large image on another thread. Owns BYTES. -EAGAIN: not now. */
-static int build_in_background(struct user_tables *tables, struct user_image *image,
-			       struct cfi_image *bytes)
-{
-	int error = tables->job ? -EAGAIN : start_job(&tables->job, bytes);
-
-	if (error)
-		cfi_image_free(bytes);
-	else
-		tables->job_image = image;
-	return error ? error : -EINPROGRESS;
-}
-
 /* 0: the image has its table; -EINPROGRESS: it is being built; -EFAULT, -EAGAIN: not all of it is
  * there yet; else there will be none. */
 static int provide(struct user_tables *tables, struct user_image *image,
 		   struct image_memory *memory)
 {
 	struct cfi_table *table = find_built(tables, image);
-	struct cfi_image *bytes;
 	int error;
 
 	if (table) {
 		user_image_set_cfi(image, table);
 		return 0;
 	}
-	error = total_size(tables) < USER_TABLES_SIZE_MAX ? read_image(tables, memory, &bytes)
+	error = total_size(tables) < USER_TABLES_SIZE_MAX ? make_table(tables, memory, &table)
 							  : -E2BIG;
-	if (error)
-		return give(tables, image, NULL, error);
-	if (cfi_image_size(bytes) > USER_TABLES_INLINE_MAX)
-		return build_in_background(tables, image, bytes);
-	error = cfi_image_make(&table, bytes);
-	cfi_image_free(bytes);
-	return give(tables, image, table, error);
+	if (error == -EINPROGRESS)
+		tables->in_progress = image;
+	return error == -EINPROGRESS ? error : give(tables, image, table, error);
 }
 
 /* ERROR is the result for the image that is due. */
@@ -327,24 +240,28 @@ static void settle(struct user_tables *tables, int error, uint64_t now)
 {
 	if (error == -EINPROGRESS)
 		image_queue_suspend(&tables->waiting);
-	else if (error == -EFAULT || error == -EAGAIN)
+	else if (error == -EFAULT || error == -EAGAIN || error == -EBUSY)
 		image_queue_retry(&tables->waiting, now);
 	else
 		image_queue_done(&tables->waiting);
 }
 
 /* False: there is none, or it is not finished. */
-static bool finish_job(struct user_tables *tables, uint64_t now)
+static bool finish_table(struct user_tables *tables, uint64_t now)
 {
+	struct user_image *image = tables->in_progress;
 	struct cfi_table *table;
-	int error;
+	int error = image_parser_table_result(tables->parser, &table);
 
-	if (!tables->job || !is_done(tables->job))
+	if (error == -EINPROGRESS)
 		return false;
-	error = end_job(tables->job, &table);
-	tables->job = NULL;
-	image_queue_resume(&tables->waiting, tables->job_image);
-	settle(tables, give(tables, tables->job_image, table, error), now);
+	if (!image) {
+		cfi_table_free(table);
+		return true;
+	}
+	tables->in_progress = NULL;
+	image_queue_resume(&tables->waiting, image);
+	settle(tables, give(tables, image, table, error), now);
 	return true;
 }
 
@@ -358,7 +275,7 @@ bool user_tables_step(struct user_tables *tables, struct user_images *images,
 	if ((!tables->boot || tables->boot->images != images) && !begin_boot(tables, images))
 		return false;
 	drop_earlier(tables->boot);
-	if (finish_job(tables, now))
+	if (finish_table(tables, now))
 		return true;
 	memory.image = image = image_queue_next(&tables->waiting, images, now);
 	if (image)

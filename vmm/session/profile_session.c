@@ -209,6 +209,7 @@ static int start_collector(struct session *session)
 		.btf = options->btf,
 		.btf_hint = options->btf_hint,
 		.symfs = options->symfs,
+		.parser = options->parser,
 		.buildid_cache = options->buildid_cache,
 		.names = options->cache,
 	};

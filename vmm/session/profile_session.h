@@ -66,6 +66,7 @@ struct session_options {
 	const char *kallsyms, *vmlinux;      /* kernel symbols from these files; NULL */
 	const char *btf, *btf_hint;          /* as in collector_options */
 	const char *symfs;                   /* as in collector_options */
+	struct image_parser *parser;         /* as in collector_options; outlives the session */
 	const char *command_line;            /* for the recording's header */
 	const struct flight_options *flight; /* NULL: all samples are written as they arrive */
 	const struct perf_data_room *room;   /* for OUTPUT, as in perf_data_options; NULL */

@@ -63,7 +63,7 @@ static void prepare(struct place *place)
 	snprintf(place->home, sizeof(place->home), "/tmp/kvmscope-names-XXXXXX");
 	REQUIRE(mkdtemp(place->home));
 	setenv("HOME", place->home, 1);
-	REQUIRE(!user_symbols_create(&place->symbols, NULL));
+	REQUIRE(!user_symbols_create(&place->symbols, NULL, user_guest_parser()));
 	user_guest_make(&place->guest, true);
 	place->file =
 		user_guest_file(&place->guest, place->guest.root_mount,

@@ -109,9 +109,14 @@ static void check_table(const struct user_image *image)
 	CHECK_EQUAL(cfi_table_find(table, CODE_OFFSET + 64)->cfa, CFI_CFA_NONE);
 }
 
+static struct user_tables *new_tables(const char *symfs)
+{
+	return user_tables_new(symfs, user_guest_parser());
+}
+
 TEST(user_tables, are_made_once_all_of_the_file_is_in_memory)
 {
-	struct user_tables *tables = user_tables_new(NULL);
+	struct user_tables *tables = new_tables(NULL);
 	struct user_guest guest;
 	uint8_t content[FILE_SIZE];
 	struct user_image *image;
@@ -137,7 +142,7 @@ TEST(user_tables, are_made_once_all_of_the_file_is_in_memory)
 
 TEST(user_tables, are_made_of_a_file_that_made_no_sense_at_first)
 {
-	struct user_tables *tables = user_tables_new(NULL);
+	struct user_tables *tables = new_tables(NULL);
 	struct user_guest guest;
 	uint8_t content[FILE_SIZE], nothing[FILE_SIZE] = { 0 };
 	struct user_image *image;
@@ -163,7 +168,7 @@ TEST(user_tables, are_made_of_a_file_that_made_no_sense_at_first)
 
 TEST(user_tables, are_shared_by_images_of_one_build)
 {
-	struct user_tables *tables = user_tables_new(NULL);
+	struct user_tables *tables = new_tables(NULL);
 	struct user_guest guest;
 	uint8_t content[FILE_SIZE];
 	struct user_image *first, *second;
@@ -195,7 +200,7 @@ static void make_moved(uint8_t *content)
 
 TEST(user_tables, are_not_shared_where_parts_were_moved)
 {
-	struct user_tables *tables = user_tables_new(NULL);
+	struct user_tables *tables = new_tables(NULL);
 	struct user_guest guest;
 	uint8_t content[FILE_SIZE], moved[FILE_SIZE];
 	struct user_image *first, *second;
@@ -222,7 +227,7 @@ TEST(user_tables, are_not_shared_where_parts_were_moved)
 /* A vCPU may still look at the images of a boot that has ended, and at their tables. */
 TEST(user_tables, live_as_long_as_the_images_of_their_boot)
 {
-	struct user_tables *tables = user_tables_new(NULL);
+	struct user_tables *tables = new_tables(NULL);
 	struct user_images *earlier;
 	struct user_guest guest;
 	uint8_t content[FILE_SIZE];
@@ -273,7 +278,7 @@ TEST(user_tables, come_from_the_host_s_copy_of_the_same_build_only)
 	char path[300];
 
 	REQUIRE(mkdtemp(directory));
-	tables = user_tables_new(directory);
+	tables = new_tables(directory);
 	REQUIRE(tables);
 	make_program(content, 1);
 	make_program(other, 2);
@@ -333,7 +338,7 @@ static void begin_large_program(struct large_program *program)
 	REQUIRE(mkdtemp(program->directory));
 	snprintf(program->path, sizeof(program->path), "%s/program", program->directory);
 	write_file(program->directory, "program", content, sizeof(content));
-	program->tables = user_tables_new(program->directory);
+	program->tables = new_tables(program->directory);
 	REQUIRE(program->tables);
 	user_guest_make(&program->guest, true);
 	add_program(&program->guest, "program", START, content);

@@ -169,6 +169,25 @@ const struct cfi_rule *cfi_table_find(const struct cfi_table *table, uint64_t of
 	return &table->rules[table->rule_of[base - table->starts]];
 }
 
+static bool is_valid_rule(const struct cfi_rule *rule)
+{
+	return rule->cfa <= CFI_CFA_PLT && rule->cfa_register < DWARF_RIP &&
+	       rule->bp <= CFI_REGISTER && rule->bx <= CFI_REGISTER && rule->ip <= CFI_REGISTER &&
+	       rule->signal <= 1 && !rule->reserved[0] && !rule->reserved[1];
+}
+
+bool cfi_table_is_valid(const struct cfi_table *table)
+{
+	bool valid = table->count <= CFI_ROWS_MAX && table->rule_count <= CFI_RULES_MAX;
+
+	for (uint32_t i = 0; i < table->count && valid; i++)
+		valid = table->rule_of[i] < table->rule_count &&
+			(!i || table->starts[i - 1] < table->starts[i]);
+	for (uint32_t i = 0; i < table->rule_count && valid; i++)
+		valid = is_valid_rule(&table->rules[i]);
+	return valid;
+}
+
 size_t cfi_table_size(const struct cfi_table *table)
 {
 	return sizeof(*table) + table->count * (sizeof(*table->starts) + sizeof(*table->rule_of)) +

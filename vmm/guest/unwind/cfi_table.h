@@ -75,6 +75,10 @@ struct cfi_table {
 /* The rule for the code at file OFFSET. Any thread, no lock. */
 const struct cfi_rule *cfi_table_find(const struct cfi_table *table, uint64_t offset);
 
+/* False if a table that was received from elsewhere is not as cfi_builder_finish() creates it: rows
+ * in order, and the index of each rule and each of its fields in range. */
+bool cfi_table_is_valid(const struct cfi_table *table);
+
 /* Bytes of memory that TABLE uses. */
 size_t cfi_table_size(const struct cfi_table *table);
 

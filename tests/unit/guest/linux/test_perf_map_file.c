@@ -374,7 +374,9 @@ static const char *name_at(struct names *names, uint64_t address, uint64_t time)
 
 static void begin_names(struct names *names)
 {
-	*names = (struct names){ .maps = jit_maps_new(), .code = jit_code_new(NULL), .runs = true };
+	*names = (struct names){ .maps = jit_maps_new(user_guest_parser()),
+				 .code = jit_code_new(NULL),
+				 .runs = true };
 	REQUIRE(names->maps && names->code);
 	set_up(&names->writer);
 }
