@@ -414,7 +414,8 @@ static struct collector *make(const struct collector_options *options, struct im
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
 	collector->sideband_lost =
 		calloc(options->sideband_ring_count + 1, sizeof(collector->sideband_lost[0]));
-	collector->parser = parser;
+	collector->options.parser = parser;
+	collector->owns_parser = !options->parser;
 	collector->tables = user_tables_new(options->symfs, parser);
 	collector->reports.base.store.account = options->account;
 	return collector;
@@ -429,8 +430,8 @@ static void destroy(struct collector *collector)
 	resolver_free(collector->resolver);
 	flight_destroy(collector->flight);
 	flight_sideband_free(&collector->reports);
-	if (!collector->options.parser)
-		image_parser_end(collector->parser);
+	if (collector->owns_parser)
+		image_parser_end(collector->options.parser);
 	if (collector->stop_fd >= 0)
 		close(collector->stop_fd);
 	pthread_mutex_destroy(&collector->lock);
@@ -459,14 +460,15 @@ static int start_thread(struct collector *collector)
 /* collector_cache_open() logs that there is no cache. */
 static int make_user_symbols(struct collector *collector)
 {
-	int error = collector->options.buildid_cache
-			    ? user_symbols_create(&collector->user_symbols,
-						  collector->options.names, collector->parser)
-			    : 0;
+	int error =
+		collector->options.buildid_cache
+			? user_symbols_create(&collector->user_symbols, collector->options.names,
+					      collector->options.parser)
+			: 0;
 
 	if (!error && collector->options.buildid_cache)
 		error = collector_jit_init(&collector->jit, collector->options.names,
-					   collector->options.account, collector->parser);
+					   collector->options.account, collector->options.parser);
 	return error == -ENOMEM ? error : 0;
 }
 

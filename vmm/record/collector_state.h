@@ -40,7 +40,7 @@ struct collector {
 	struct collector_output output; /* without a writer: nothing is written now */
 	struct flight *flight;          /* NULL: samples are written as they come */
 	struct collector_kernel kernel;
-	struct image_parser *parser;       /* of what is below; owned unless it is the options' */
+	bool owns_parser;                  /* that of the options */
 	struct user_tables *tables;        /* unwind tables of user images */
 	struct user_symbols *user_symbols; /* NULL: there is no cache for them */
 	struct collector_jit jit;          /* functions that processes generated at run time */

@@ -54,6 +54,11 @@ void collector_user_add_images(struct image_catalog *catalog, const struct user_
 		add_image(catalog, image);
 }
 
+static void identify(void *parser, const struct elf_source *file, struct image_identity *identity)
+{
+	image_parser_identity(parser, file, identity);
+}
+
 void collector_user_load(struct collector_kernel *kernel)
 {
 	const struct guest_kernel *running = collector_kernel_newest(kernel);
@@ -63,6 +68,8 @@ void collector_user_load(struct collector_kernel *kernel)
 	if (!running)
 		return;
 	if (running->images) {
+		user_images_identify(running->images, kernel->options->parser ? identify : NULL,
+				     kernel->options->parser);
 		user_images_load(running->images, running, kernel->options->view);
 		collector_user_add_images(&kernel->boot.images, running->images);
 	}

@@ -32,6 +32,8 @@ struct user_image {
 struct user_images {
 	_Atomic uint32_t owners;
 	uint32_t generation;
+	image_identify *identify; /* with its context; of the thread that loads */
+	void *identify_context;
 	_Atomic uint32_t count; /* of images that are entered, or being entered */
 	uint32_t loaded;        /* the first of them */
 	uint64_t names;         /* bytes of names */
@@ -168,13 +170,16 @@ static int read_source(void *context, uint64_t offset, void *to, size_t size)
 		       : -EFAULT;
 }
 
-static void read_identity(struct user_image *image, struct kernel_memory *memory,
-			  const struct guest_vma_layout *layout)
+static void read_identity(const struct user_images *images, struct user_image *image,
+			  struct kernel_memory *memory, const struct guest_vma_layout *layout)
 {
 	struct source source = { .memory = memory, .layout = layout, .image = image };
+	const struct elf_source file = { .read = read_source, .context = &source };
 
-	image_identity_read(&image->identity,
-			    &(struct elf_source){ .read = read_source, .context = &source });
+	if (images->identify)
+		images->identify(images->identify_context, &file, &image->identity);
+	else
+		image_identity_read(&image->identity, &file);
 }
 
 static void read_device(struct user_image *image, struct kernel_memory *memory,
@@ -198,7 +203,7 @@ static char *read_file(struct user_images *images, struct user_image *image,
 	    guest_file_path(memory, layout, image->key.mount, image->key.dentry, path) ||
 	    images->names + strlen(path) + 1 > NAMES_MAX)
 		return NULL;
-	read_identity(image, memory, layout);
+	read_identity(images, image, memory, layout);
 	read_device(image, memory, layout);
 	if (!guest_vma_is_same_file(memory, layout, &image->key))
 		return NULL;
@@ -214,7 +219,7 @@ static char *read_name(struct user_images *images, struct user_image *image,
 	case USER_IMAGE_FILE:
 		return read_file(images, image, memory, layout);
 	case USER_IMAGE_VDSO:
-		read_identity(image, memory, layout);
+		read_identity(images, image, memory, layout);
 		return strdup("[vdso]");
 	case USER_IMAGE_HEAP:
 		return strdup("[heap]");
@@ -225,6 +230,12 @@ static char *read_name(struct user_images *images, struct user_image *image,
 	default:
 		return NULL;
 	}
+}
+
+void user_images_identify(struct user_images *images, image_identify *identify, void *context)
+{
+	images->identify = identify;
+	images->identify_context = context;
 }
 
 void user_images_load(struct user_images *images, const struct guest_kernel *kernel,

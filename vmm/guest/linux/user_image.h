@@ -19,7 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/elf_source.h"
 #include "vmm/guest/guest_view.h"
+#include "vmm/guest/image_identity.h"
 
 #define USER_IMAGES_MAX 65536u
 
@@ -68,6 +70,13 @@ void user_images_free(struct user_images *images);
  * entering an image.
  */
 struct user_image *user_images_find(struct user_images *images, const struct user_image_key *key);
+
+/* Reads the identity of the image FILE, as image_identity_read(), which is the default. */
+typedef void image_identify(void *context, const struct elf_source *file,
+			    struct image_identity *identity);
+
+/* Sets what user_images_load() calls. On the thread that loads. */
+void user_images_identify(struct user_images *images, image_identify *identify, void *context);
 
 /*
  * Loads name, build id and device of images that were entered since the last call. One whose file
