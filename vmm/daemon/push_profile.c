@@ -185,22 +185,24 @@ static int spool_one(struct push_spool *spool, FILE *from, const struct header *
 	return error;
 }
 
-/* The child is not trusted: it has parsed what a guest made. */
-static int spool_all(struct push_spool *spool, FILE *from, struct push_item *item,
-		     struct conversion *conversion)
+int push_profile_store(struct push_spool *spool, FILE *from, const struct recordings_file *file,
+		       const atomic_bool *stop)
 {
+	struct push_item item = { .from = file->from, .until = file->until };
 	struct header header;
 	int error = 0;
 
+	domain_name_escape(file->domain, item.domain);
 	rewind(from);
 	for (unsigned int i = 0; !error && fread(&header, sizeof(header), 1, from) == 1; i++) {
-		item->vcpu = header.vcpu;
-		item->rate = header.rate;
+		item.vcpu = header.vcpu;
+		item.rate = header.rate;
 		if (i == PROFILES_MAX)
-			error = error_set(-EINVAL, "%s has too many vCPUs", conversion->file->path);
+			error = error_set(-EINVAL, "%s has too many vCPUs", file->path);
+		else if (stop && atomic_load(stop))
+			error = error_set(-ECANCELED, "pushing ends");
 		else
-			error = is_stopped(conversion) ? error_set(-ECANCELED, "pushing ends")
-						       : spool_one(spool, from, &header, item);
+			error = spool_one(spool, from, &header, &item);
 	}
 	return error;
 }
@@ -229,7 +231,6 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 		       enum push_format format, const atomic_bool *stop)
 {
 	struct conversion conversion = { .file = file, .format = format, .stop = stop };
-	struct push_item item = { .from = file->from, .until = file->until };
 	int error = open_memory(&conversion.to);
 
 	if (error)
@@ -239,9 +240,8 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 		error = -ESTALE;
 	else if (error && !may_pass(error))
 		error = -EINVAL;
-	domain_name_escape(file->domain, item.domain);
 	if (!error)
-		error = spool_all(spool, conversion.to, &item, &conversion);
+		error = push_profile_store(spool, conversion.to, file, stop);
 	fclose(conversion.to);
 	return error;
 }

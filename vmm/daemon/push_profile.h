@@ -21,4 +21,9 @@
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file,
 		       enum push_format format, const atomic_bool *stop);
 
+/* The last step of it: stores the profiles that the child has written to FROM. The child is not
+ * trusted, as it has parsed what a guest made. Errors as above; those stored before stay. */
+int push_profile_store(struct push_spool *spool, FILE *from, const struct recordings_file *file,
+		       const atomic_bool *stop);
+
 #endif
