@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/e2e/perf_home.h"
@@ -18,9 +19,11 @@
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
+#include "vmm/cli/recording_disks.h"
 #include "vmm/disk/disk_symbols.h"
 #include "vmm/disk/guest_disk.h"
 #include "vmm/disk/sandbox_broker.h"
+#include "vmm/disk/sandbox_parts.h"
 
 #define NEED_READER                                                                                \
 	do {                                                                                       \
@@ -196,6 +199,70 @@ TEST(guest_disk_report, disk_of_another_user_is_searched_through_the_open_descri
 	CHECK(!chown(disk, 12345, 12345) && !chmod(disk, 0600) && !chmod(home, 0711));
 	REQUIRE_EQUAL(pthread_create(&thread, NULL, search_without_privileges, &search), 0);
 	pthread_join(thread, NULL);
+	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
+	CHECK(strstr(text, "hash_block"));
+	free(text);
+	perf_home_leave(home);
+}
+
+/* All children of PID except this shell. */
+#define CHILDREN "for child in $(cat /proc/%d/task/%d/children); do [ $child != $$ ] || continue; "
+
+/* As kvmscope attach, whose broker is stopped, so that the search waits for it. */
+static _Noreturn void search_as_attach(const char *recording, const char *disk)
+{
+	const struct disk_file place = { .path = disk };
+	struct recording_disks search = {
+		.output = recording, .files = 1, .disks = &disk, .count = 1, .signal_fd = -1
+	};
+
+	if (sandbox_broker_start(&search.broker, guest_disk_reader(), &place, 1))
+		_exit(1);
+	free(command_output(NULL, CHILDREN "kill -STOP $child; done", getpid(), getpid()));
+	if (rights_keep(NULL, 0, false))
+		_exit(2);
+	recording_disks_search(&search);
+	sandbox_broker_end(search.broker);
+	_exit(0);
+}
+
+/* Of the child of TOOL with a seccomp filter; the caller's to free. */
+static char *status_of_search(pid_t tool)
+{
+	return command_output(
+		NULL,
+		"for try in $(seq 1000); do " CHILDREN
+		"grep -q '^Seccomp:.2$' /proc/$child/status || continue; "
+		"grep -E '^(Uid|NoNewPrivs|CapEff|CapPrm|Seccomp):' "
+		"/proc/$child/status | tr '\\t\\n' '  '; exit; done; sleep 0.02; done "
+		"2> /dev/null",
+		tool, tool);
+}
+
+TEST(guest_disk_report, disks_are_searched_without_rights_after_attach)
+{
+	char home[64], recording[96], disk[96], *text;
+	pid_t tool;
+	int status;
+
+	NEED_PERF;
+	NEED_READER;
+	if (geteuid() || SANDBOX_SANITIZED)
+		SKIP("the search is confined as root, and not in builds with sanitizers");
+	perf_home_enter(home);
+	record_deleted(home, "--buildid-mmap");
+	snprintf(recording, sizeof(recording), "%s/perf.data", home);
+	snprintf(disk, sizeof(disk), "%s/disk", home);
+	fflush(NULL);
+	tool = fork();
+	if (!tool)
+		search_as_attach(recording, disk);
+	text = status_of_search(tool);
+	CHECK_STRING(text, "Uid: 0 0 0 0 CapPrm: 0000000000000000 CapEff: 0000000000000000 "
+			   "NoNewPrivs: 1 Seccomp: 2 ");
+	free(text);
+	free(command_output(NULL, CHILDREN "kill -CONT $child; done", tool, tool));
+	CHECK(waitpid(tool, &status, 0) == tool && !status);
 	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
 	CHECK(strstr(text, "hash_block"));
 	free(text);
