@@ -76,8 +76,10 @@ static void write_units(const struct system *system)
 			"ProtectHome=%s\n",
 			here, system->directory, system->options ? system->options : "",
 			system->directory, here, system->bound ? system->bound : "", home);
-	text_file_write(system->directory, "kvmscope.conf",
-			"[recordings]\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n");
+	text_file_write(
+		system->directory, "kvmscope.conf",
+		"[recordings]\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n"
+		"[push]\nurl = http://127.0.0.1:1\ninterval = 1s\n"); /* nothing listens there */
 }
 
 static pid_t first_child(pid_t pid)
@@ -269,14 +271,27 @@ static void check_domain(const struct system *system, const struct domain *domai
 		     system->directory));
 }
 
-/* Each domain has two processes that parse what its guest has in memory. */
-static void check_parsers(const struct system *system)
+/* The domains have so many processes that parse what their guests have in memory. */
+static void check_parsers(const struct system *system, int processes)
 {
 	CHECK(!shell(INSIDE "sh -c 'n=0; for child in $(cat /proc/$(systemctl show -P MainPID "
 			    "kvmscoped)/task/*/children); do grep -qx \"CapPrm:.0*\" "
-			    "/proc/$child/status && n=$((n + 1)); done; test $n -ge 4'",
-		     system->init));
+			    "/proc/$child/status && n=$((n + 1)); done; test $n -ge %d'",
+		     system->init, processes));
 	CHECK(shell("grep -q 'reads the guest.s programs failed' %s/log", system->directory));
+}
+
+/* A recording of DOMAIN was converted, and its profile waits for a server that answers. */
+static bool wait_for_push(const struct system *system, const char *domain)
+{
+	for (int tries = 0; tries < TRIES; tries++) {
+		if (!shell("ls %s/lib/kvmscope/push/*-%s.pb.gz > /dev/null 2>&1", system->directory,
+			   domain))
+			return true;
+		usleep(PAUSE_US);
+	}
+	shell("cat %s/log >&2", system->directory);
+	return false;
 }
 
 static void check_domains(const struct system *system)
@@ -289,7 +304,8 @@ static void check_domains(const struct system *system)
 
 	for (size_t i = 0; i < sizeof(domains) / sizeof(domains[0]); i++)
 		check_domain(system, &domains[i]);
-	check_parsers(system);
+	check_parsers(system, 4);
+	CHECK(wait_for_push(system, "one"));
 }
 
 /* Returns why systemd cannot run here, or NULL. */
@@ -395,6 +411,8 @@ static void check_emulated(const struct system *system)
 	CHECK(wait_for_status(system, "emulated", "\"backend\": \"qmp\""));
 	CHECK(wait_for_status(system, "emulated", SAMPLED));
 	CHECK(wait_for_status(system, "emulated", "\"guest_release\": \"6\\.1\\."));
+	check_parsers(system, 2);
+	CHECK(wait_for_push(system, "emulated"));
 }
 
 /* Only libvirt provides the information, so the sandbox has to allow its socket. */
