@@ -274,15 +274,6 @@ static int give_up_rights(const struct attachment *self)
 	return rights_keep(files, sizeof(files) / sizeof(files[0]), false);
 }
 
-/* As the VM's user, before the right to change the user is given up. */
-static int start_parser(struct attachment *self)
-{
-	struct image_parser_user user = { geteuid(), getegid() };
-
-	vmm_process_user(attach_process(self->attach), &user.uid, &user.gid);
-	return image_parser_start(&self->parser, &user);
-}
-
 static int open_session(struct attachment *self)
 {
 	const struct attach_command_options *options = &self->options;
@@ -305,7 +296,7 @@ static int record(struct attachment *self)
 		return error;
 	report_backend(self->attach);
 	find_disks(self);
-	error = start_parser(self);
+	error = attach_source_parser(self->attach, &self->parser);
 	if (!error)
 		error = give_up_rights(self);
 	if (!error)

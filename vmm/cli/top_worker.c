@@ -32,6 +32,7 @@ struct worker {
 	struct top_worker_options options;
 	struct attach *attach;
 	struct session *session;
+	struct image_parser *parser;
 	struct top_counts *counts;
 	struct collector_files files; /* collector's thread after session_start() */
 	char directory[PATH_MAX];
@@ -127,10 +128,13 @@ static int open_session(struct worker *worker)
 	if (!error)
 		error = open_files(worker);
 	if (!error)
+		error = attach_source_parser(worker->attach, &worker->parser);
+	if (!error)
 		error = give_up_rights(worker);
 	if (error)
 		return error;
 	session.source = attach_source(worker->attach);
+	session.parser = worker->parser;
 	if (attach_source_agent(worker->attach, NULL, &agent))
 		session.agent = &agent;
 	error = session_open(&worker->session, &session);
@@ -246,6 +250,7 @@ static _Noreturn void run(const struct top_worker_options *options)
 	if (error)
 		send_error();
 	session_close(worker.session);
+	image_parser_end(worker.parser);
 	attach_close(worker.attach);
 	top_counts_close(worker.counts);
 	exit(error ? EXIT_FAILURE : 0);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/session/attach_source.h"
 
+#include <unistd.h>
+
 #include "vmm/attach/agent_channel.h"
 #include "vmm/session/host_cpu.h"
 
@@ -106,4 +108,12 @@ bool attach_source_agent(const struct attach *attach, const char *socket,
 		.scans_page_tables = true,
 	};
 	return socket || agent_channel_exists(options->process);
+}
+
+int attach_source_parser(const struct attach *attach, struct image_parser **parser)
+{
+	struct image_parser_user user = { geteuid(), getegid() };
+
+	vmm_process_user(attach_process(attach), &user.uid, &user.gid);
+	return image_parser_start(parser, &user);
 }

@@ -4,6 +4,7 @@
 #define KVMSCOPE_SESSION_ATTACH_SOURCE_H
 
 #include "vmm/attach/attachment.h"
+#include "vmm/record/image_parser.h"
 #include "vmm/session/profile_session.h"
 
 /* ns that a sample can wait in a backend. Much longer than backends are polled, as other programs
@@ -17,5 +18,12 @@ struct session_source attach_source(struct attach *attach);
  * False: it has no channel for one. */
 bool attach_source_agent(const struct attach *attach, const char *socket,
 			 struct session_agent_options *options);
+
+/*
+ * Starts the processes that parse what the guest has in memory (image_parser.h), as the VM's user:
+ * call it before the right to change the user is given up. The caller ends them, after the session.
+ * The errors of image_parser_start().
+ */
+int attach_source_parser(const struct attach *attach, struct image_parser **parser);
 
 #endif
