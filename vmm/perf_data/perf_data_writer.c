@@ -134,6 +134,7 @@ void perf_data_writer_begin(struct perf_data_writer *writer, uint32_t type, uint
 {
 	struct perf_event_header header = { .type = type, .misc = misc };
 
+	THREAD_CHECK(&writer->thread);
 	writer->record.size = 0;
 	bytes_add(&writer->record, &header, sizeof(header));
 }
@@ -157,6 +158,7 @@ int perf_data_writer_update_watches(struct perf_data_writer *writer)
 	size_t before = writer->facts.more_count, count = perf_data_watches_count(writer->watches);
 	int error = 0;
 
+	THREAD_CHECK(&writer->thread);
 	for (size_t i = 0; i < before && !error; i++) {
 		struct perf_event_attr *attribute = &writer->facts.more[i].attribute;
 		uint64_t address = perf_data_watch_address(&writer->watches->list[i]);
@@ -200,11 +202,18 @@ static int replace_fact(struct perf_data_writer *writer, char **fact, const char
 	return write_fact(writer, feature);
 }
 
+void perf_data_writer_release(struct perf_data_writer *writer)
+{
+	thread_check_release(&writer->thread);
+}
+
 int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release,
 			       const char *hostname)
 {
-	int error = replace_fact(writer, &writer->facts.release, release, FEATURE_OSRELEASE);
+	int error;
 
+	THREAD_CHECK(&writer->thread);
+	error = replace_fact(writer, &writer->facts.release, release, FEATURE_OSRELEASE);
 	return error ? error
 		     : replace_fact(writer, &writer->facts.hostname, hostname, FEATURE_HOSTNAME);
 }
@@ -212,16 +221,19 @@ int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *rele
 void perf_data_writer_set_flight(struct perf_data_writer *writer,
 				 const struct perf_data_flight *flight)
 {
+	THREAD_CHECK(&writer->thread);
 	writer->flight = flight;
 }
 
 void perf_data_writer_hide_kernel(struct perf_data_writer *writer)
 {
+	THREAD_CHECK(&writer->thread);
 	writer->kernel_hidden = true;
 }
 
 void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct losses *losses)
 {
+	THREAD_CHECK(&writer->thread);
 	writer->losses = *losses;
 }
 

@@ -2,7 +2,7 @@
 /*
  * Writes perf.data as a stream (tools/perf/Documentation/perf.data-file-format.txt): if the writer
  * is killed, perf and kvmscope can read the file up to the last flush. How the format is used is
- * described in docs/perf-data.md. One thread at a time.
+ * described in docs/perf-data.md. One thread until perf_data_writer_release().
  */
 #ifndef KVMSCOPE_PERF_DATA_PERF_DATA_WRITER_H
 #define KVMSCOPE_PERF_DATA_PERF_DATA_WRITER_H
@@ -69,6 +69,9 @@ struct perf_data_mapping {
  */
 int perf_data_writer_open(struct perf_data_writer **writer,
 			  const struct perf_data_options *options);
+
+/* The next thread that uses the writer owns it from then on. */
+void perf_data_writer_release(struct perf_data_writer *writer);
 
 /* Replaces facts of the options; NULL leaves a fact unchanged. 0, -ENOMEM, or the errors of
  * writing. */

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "shared/bytes.h"
+#include "shared/thread_check.h"
 #include "vmm/perf_data/perf_data_format.h"
 #include "vmm/perf_data/perf_data_writer.h"
 
@@ -42,6 +43,7 @@ struct perf_data_facts {
 };
 
 struct perf_data_writer {
+	struct thread_check thread;
 	struct perf_data_output *output;
 	enum perspective perspective;
 	bool callchains;

@@ -444,12 +444,20 @@ static void destroy(struct collector *collector)
 	free(collector);
 }
 
+/* Another thread uses all this from now on. */
+static void release(struct collector *collector)
+{
+	thread_check_release(&collector->owner);
+	thread_check_release(&collector->kernel.thread);
+	if (collector->output.writer)
+		perf_data_writer_release(collector->output.writer);
+}
+
 static int start_thread(struct collector *collector)
 {
 	int error;
 
-	thread_check_release(&collector->owner);
-	thread_check_release(&collector->kernel.thread);
+	release(collector);
 	/* SIGPIPE and SIGXFSZ are blocked too: writes return errors instead. */
 	error = thread_start(&collector->thread, "collector", collect, collector);
 
@@ -552,8 +560,7 @@ int collector_stop(struct collector *collector, struct collector_statistics *sta
 	atomic_store(&collector->stop, true);
 	wake(collector);
 	pthread_join(collector->thread, NULL);
-	thread_check_release(&collector->owner);
-	thread_check_release(&collector->kernel.thread);
+	release(collector);
 	update_statistics(collector, &(struct collector_statistics){ 0 });
 	if (collector->options.files)
 		collector_files_end(collector);
