@@ -4,68 +4,22 @@
  * pointers, C++, shared libraries, plug-ins that are loaded and unloaded, a stripped program,
  * processes of some ms, and one that works in a kernel module) in Debian's kernels; the programs
  * print how they spent their time. They run twice in each guest: with nothing in the guest,
- * symbolized by --symfs; and with the agent, whose reports are the only source of symbols then. On
- * one kernel the guest's own perf records call chains of the first run with DWARF.
+ * symbolized by --symfs; and with the agent, whose reports are the only source of symbols then.
  */
-#include <elf.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/unconst.h"
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/image_truth.h"
 #include "tests/rig/perf_script.h"
 #include "tests/rig/rig.h"
-#include "tests/unit/stack_agreement.h"
+#include "tests/rig/userland_run.h"
 #include "vmm/report/profile_stacks.h"
 
-/* Minimum of samples on a machine that stalls most of the time. */
-#define ENOUGH 400
-
-/* The functions that the programs are busy in, and the file that each is in. */
-static const struct function {
-	const char *process, *symbol, *image;
-} functions[] = {
-	{ "plain", "plain_add", "plain" },
-	{ "plain", "plain_count", "plain" },
-	{ "bare", "bare_spin", "bare" },
-	{ "bare", "bare_compare_spin", "bare" },
-	{ "shapes", "shapes::polygon<3>::draw", "shapes" },
-	{ "shapes", "shapes::polygon<4>::draw", "shapes" },
-	{ "shapes", "shapes::doubt", "shapes" },
-	{ "linked", "library_twist", "liblibrary.so" },
-	{ "linked", "library_fold", "liblibrary.so" },
-	{ "plugins", "left_spin", "left.so" },
-	{ "plugins", "right_spin", "right.so" },
-	{ "storm", "storm_spin", "storm" },
-	{ "brief", "brief_spin", "brief" },
-};
-#define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
-
-static const char *const processes[] = { "plain",   "bare",  "shapes", "linked", "stripped",
-					 "plugins", "storm", "brief",  "hashed" };
-#define PROCESSES (sizeof(processes) / sizeof(processes[0]))
-
-/* The results for one of the two runs of the user land. */
-struct run {
-	const char *what;
-	char directory[64], file[96];
-	const char *output;
-	unsigned int agent_from; /* the process ID with which the second run begins */
-	bool with_agent;
-};
-
-/* Samples without a known task have an impossible process ID: they may be of either run. */
-static bool is_in_run(const struct run *run, const char *comm, unsigned int tid)
-{
-	return !strncmp(comm, "vcpu", 4) || (tid >= run->agent_from) == run->with_agent;
-}
-
 struct tally {
-	const struct run *run;
+	const struct userland_run *run;
 	unsigned long samples;   /* in user space, in the programs */
 	unsigned long in_images; /* those in an image that the process has */
 	unsigned long unknown;   /* those in no known image */
@@ -77,24 +31,8 @@ struct tally {
 	unsigned long busy,
 		charged; /* in functions, and attributed to the process that has the function */
 	unsigned long wrong;
-	unsigned long in_function[FUNCTIONS];
+	unsigned long in_function[USERLAND_FUNCTIONS];
 };
-
-static bool is_process(const char *comm)
-{
-	for (size_t i = 0; i < PROCESSES; i++)
-		if (!strcmp(comm, processes[i]))
-			return true;
-	return false;
-}
-
-static int function_of(const char *symbol)
-{
-	for (size_t i = 0; i < FUNCTIONS; i++)
-		if (!strcmp(symbol, functions[i].symbol))
-			return (int)i;
-	return -1;
-}
 
 /*
  * The images that PROCESS may have mapped: itself, its own libraries, Debian's libraries, the vDSO.
@@ -106,9 +44,9 @@ static bool may_have(const char *process, const char *image)
 		return true;
 	if (strncmp(image, "/mnt/bin/", 9) != 0)
 		return false;
-	for (size_t i = 0; i < FUNCTIONS; i++)
-		if (!strcmp(functions[i].process, process) &&
-		    !strcmp(functions[i].image, image + 9))
+	for (size_t i = 0; i < USERLAND_FUNCTIONS; i++)
+		if (!strcmp(userland_functions[i].process, process) &&
+		    !strcmp(userland_functions[i].image, image + 9))
 			return true;
 	return !strcmp(image + 9, process);
 }
@@ -137,7 +75,7 @@ static void count_symbol(struct tally *tally, const struct script_sample *sample
 {
 	const struct script_frame *leaf = &sample->frames[0];
 	enum image_truth truth = image_truth_of(USERLAND_FILES, leaf, !tally->run->with_agent);
-	int function = function_of(leaf->symbol);
+	int function = userland_function_of(leaf->symbol);
 
 	tally->in_images++;
 	tally->named += truth == IMAGE_TRUTH_RIGHT;
@@ -146,9 +84,9 @@ static void count_symbol(struct tally *tally, const struct script_sample *sample
 	tally->nameless += truth == IMAGE_TRUTH_NONE;
 	tally->hidden += truth == IMAGE_TRUTH_NONE && hides_functions(leaf->image);
 	if (truth == IMAGE_TRUTH_WRONG ||
-	    (function >= 0 && (strcmp(functions[function].process, sample->comm) != 0 ||
+	    (function >= 0 && (strcmp(userland_functions[function].process, sample->comm) != 0 ||
 			       strncmp(leaf->image, "/mnt/bin/", 9) != 0 ||
-			       strcmp(functions[function].image, leaf->image + 9) != 0)))
+			       strcmp(userland_functions[function].image, leaf->image + 9) != 0)))
 		report_wrong(tally, sample);
 }
 
@@ -158,18 +96,19 @@ static void count(void *context, const struct script_sample *sample)
 	struct tally *tally = context;
 	int function;
 
-	if (!script_sample_is_user(sample) || !is_in_run(tally->run, sample->comm, sample->tid))
+	if (!script_sample_is_user(sample) ||
+	    !userland_run_has(tally->run, sample->comm, sample->tid))
 		return;
 	/* Another one, of tests/rig/guest/remap.c, which runs between the two runs. */
 	if (!strcmp(leaf->image, "/bin/brief"))
 		return;
-	function = function_of(leaf->symbol);
+	function = userland_function_of(leaf->symbol);
 	if (function >= 0) {
 		tally->busy++;
-		tally->charged += !strcmp(functions[function].process, sample->comm);
+		tally->charged += !strcmp(userland_functions[function].process, sample->comm);
 		tally->in_function[function]++;
 	}
-	if (!is_process(sample->comm)) {
+	if (!userland_is_process(sample->comm)) {
 		if (function >= 0 && strncmp(sample->comm, "vcpu", 4) != 0)
 			report_wrong(tally, sample);
 		return;
@@ -210,7 +149,7 @@ static double bound_for(double truth, unsigned long samples)
 }
 
 /* COUNT of SAMPLES are in SYMBOL of PROCESS. */
-static void check_share(const struct run *run, const char *process, const char *symbol,
+static void check_share(const struct userland_run *run, const char *process, const char *symbol,
 			unsigned long count, unsigned long samples)
 {
 	double truth = truth_of(run->output, process, symbol),
@@ -226,7 +165,7 @@ static void check_share(const struct run *run, const char *process, const char *
 }
 
 /* The process that printed the steps: those of the brief processes are in their parent's line. */
-static const char *truth_process_of(const struct function *function)
+static const char *truth_process_of(const struct userland_function *function)
 {
 	return strcmp(function->process, "brief") ? function->process : "storm";
 }
@@ -235,15 +174,15 @@ static unsigned long samples_of(const struct tally *tally, const char *truth_pro
 {
 	unsigned long total = 0;
 
-	for (size_t i = 0; i < FUNCTIONS; i++)
-		total += strcmp(truth_process_of(&functions[i]), truth_process)
+	for (size_t i = 0; i < USERLAND_FUNCTIONS; i++)
+		total += strcmp(truth_process_of(&userland_functions[i]), truth_process)
 				 ? 0
 				 : tally->in_function[i];
 	return total;
 }
 
 /* So few are expected that there may be none by chance. */
-static bool is_rare(const struct tally *tally, const struct function *function)
+static bool is_rare(const struct tally *tally, const struct userland_function *function)
 {
 	const char *truth_process = truth_process_of(function);
 
@@ -254,12 +193,12 @@ static bool is_rare(const struct tally *tally, const struct function *function)
 
 static void check_shares(const struct tally *tally)
 {
-	for (size_t i = 0; i < FUNCTIONS; i++) {
-		const char *truth_process = truth_process_of(&functions[i]);
+	for (size_t i = 0; i < USERLAND_FUNCTIONS; i++) {
+		const char *truth_process = truth_process_of(&userland_functions[i]);
 
-		CHECK(tally->in_function[i] > 0 || is_rare(tally, &functions[i]));
-		check_share(tally->run, truth_process, functions[i].symbol, tally->in_function[i],
-			    samples_of(tally, truth_process));
+		CHECK(tally->in_function[i] > 0 || is_rare(tally, &userland_functions[i]));
+		check_share(tally->run, truth_process, userland_functions[i].symbol,
+			    tally->in_function[i], samples_of(tally, truth_process));
 	}
 }
 
@@ -279,7 +218,7 @@ static void check_all_symbols(const struct tally *tally)
 	CHECK((double)tally->named / samples >= fmin(0.98, NAMED_WITH_AGENT - 5 * deviation));
 }
 
-static void check_symbols(const struct run *run)
+static void check_symbols(const struct userland_run *run)
 {
 	struct tally tally = { .run = run };
 	char environment[128], files[128];
@@ -301,7 +240,7 @@ static void check_symbols(const struct run *run)
 	       100 * (double)tally.named / (double)tally.samples, tally.charged, tally.busy,
 	       tally.wrong);
 	image_truth_print(run->what);
-	CHECK(tally.samples >= ENOUGH);
+	CHECK(tally.samples >= USERLAND_ENOUGH);
 	CHECK_EQUAL(tally.wrong, 0);
 	CHECK(tally.charged * 100 >= tally.busy * 99);
 	/*
@@ -316,8 +255,6 @@ static void check_symbols(const struct run *run)
 }
 
 /* --- a kernel module --------------------------------------------------------------- */
-
-#define MODULE "[rmd160]"
 
 struct module_tally {
 	unsigned long samples, named;
@@ -387,7 +324,7 @@ static void count_in_module(struct module_tally *tally, const struct profile_sta
 }
 
 /* The callers of a module's functions. */
-static void check_module(const struct run *run)
+static void check_module(const struct userland_run *run)
 {
 	char cache[96];
 	struct profile_options options = { .input = run->file,
@@ -404,16 +341,17 @@ static void check_module(const struct run *run)
 	for (size_t i = 0; i < profile_stack_count(profile); i++) {
 		const struct profile_stack *stack = profile_stack(profile, i);
 
-		if (!strcmp(stack->frames[0]->image, MODULE) &&
-		    strncmp(stack->comm, "vcpu", 4) != 0 && is_in_run(run, stack->comm, stack->tid))
+		if (!strcmp(stack->frames[0]->image, USERLAND_MODULE) &&
+		    strncmp(stack->comm, "vcpu", 4) != 0 &&
+		    userland_run_has(run, stack->comm, stack->tid))
 			count_in_module(&tally, stack);
 	}
 	profile_free(profile);
-	printf("%s: %lu samples in " MODULE
+	printf("%s: %lu samples in " USERLAND_MODULE
 	       ": %lu symbolized, the chains of %lu reach the program's start, %lu are truncated, "
 	       "%lu wrong\n",
 	       run->what, tally.samples, tally.named, tally.whole, tally.cut, tally.wrong);
-	CHECK(tally.samples >= ENOUGH / 10);
+	CHECK(tally.samples >= USERLAND_ENOUGH / 10);
 	CHECK_EQUAL(tally.wrong, 0);
 	CHECK(tally.named * 100 >= tally.samples * 98);
 	/*
@@ -424,299 +362,16 @@ static void check_module(const struct run *run)
 	check_share(run, "hashed", "hash_often", tally.often, tally.often + tally.seldom);
 }
 
-/* --- whole chains ----------------------------------------------------------------- */
-
-/*
- * For each process separately: perf in the guest cannot measure the distribution over processes,
- * because it loses samples while it does not run.
- */
-struct chains {
-	const char *what;
-	bool (*is_compared)(const struct script_sample *sample);
-	unsigned long enough; /* our samples */
-	struct stack_samples *of[PROCESSES];
-	unsigned long whole[PROCESSES][2], cut[PROCESSES][2];
-};
-
-#define LINKER   "/mnt/lib64/ld-linux-x86-64.so.2"
-#define STRIPPED "/mnt/bin/stripped"
-
-/* The file offset of IMAGE's code, which is unsymbolized; 0: another image. */
-static unsigned long long entry_of(const char *image)
-{
-	static const char *const nameless[] = { LINKER, STRIPPED };
-	static Elf64_Ehdr headers[2];
-	char path[128];
-
-	for (size_t i = 0; i < 2; i++) {
-		FILE *file;
-
-		if (strcmp(image, nameless[i]) != 0)
-			continue;
-		snprintf(path, sizeof(path), USERLAND_FILES "%s", nameless[i]);
-		file = headers[i].e_entry ? NULL : fopen(path, "r");
-		if (file) {
-			CHECK_EQUAL(fread(&headers[i], sizeof(headers[i]), 1, file), 1);
-			fclose(file);
-		}
-		return headers[i].e_entry;
-	}
-	return 0;
-}
-
-/* Up to the start of the program or of the dynamic linker. */
-static bool is_whole(const struct script_sample *sample)
-{
-	const struct script_frame *root = &sample->frames[sample->depth - 1];
-	unsigned long long entry = entry_of(root->image);
-
-	if (entry)
-		return root->address - entry < 64; /* the linker makes two calls there */
-	return !strcmp(root->symbol, "_start");
-}
-
-/*
- * Forked and executed: perf reads the tables of its libraries relative to the parent's addresses,
- * and cuts or misses callers.
- */
-static bool is_misread(const struct script_sample *sample)
-{
-	return !strcmp(sample->comm, "brief");
-}
-
-/*
- * Excludes the program that works in the kernel: the guest's clock interrupt is delivered after
- * system calls instead of in them, and its samples are at the next instruction.
- */
-static bool is_of_programs(const struct script_sample *sample)
-{
-	return script_sample_is_user(sample) && is_process(sample->comm) &&
-	       strcmp(sample->comm, "hashed") != 0 && !is_misread(sample);
-}
-
-/*
- * In the functions that the programs are busy in. Each has one or few callers, so that no chain is
- * missing from a recording by chance.
- */
-static bool is_of_functions(const struct script_sample *sample)
-{
-	int function = sample->depth ? function_of(sample->frames[0].symbol) : -1;
-
-	return function >= 0 && !strcmp(functions[function].process, sample->comm) &&
-	       !is_misread(sample);
-}
-
-/* Interrupts are enabled there. */
-static bool is_in_module(const struct script_sample *sample)
-{
-	return sample->depth && !strcmp(sample->frames[0].image, MODULE);
-}
-
-static void print_chain(const struct script_sample *sample, char *names, size_t size)
-{
-	int length = snprintf(names, size, "%s", sample->comm);
-
-	for (size_t i = 0; i < sample->depth && (size_t)length < size; i++) {
-		const struct script_frame *frame = &sample->frames[i];
-		/*
-		 * For a stripped file perf in the guest has no other symbol. The call of exit is
-		 * the last instruction, and perf looks up the symbol after it in our recording.
-		 */
-		bool known = strcmp(frame->symbol, "[unknown]") != 0 &&
-			     strcmp(frame->symbol, "exit") != 0 &&
-			     (strncmp(frame->image, "/mnt/", 5) != 0 ||
-			      image_truth_has_name(USERLAND_FILES, frame));
-
-		length += snprintf(names + length, size - (size_t)length, ";%s",
-				   known ? frame->symbol : frame->image);
-	}
-}
-
-static void add_chain(struct chains *chains, unsigned int recording,
-		      const struct script_sample *sample)
-{
-	char names[2048];
-
-	if (!chains->is_compared(sample))
-		return;
-	print_chain(sample, names, sizeof(names));
-	for (size_t i = 0; i < PROCESSES; i++) {
-		if (strcmp(sample->comm, processes[i]) != 0)
-			continue;
-		(is_whole(sample) ? chains->whole : chains->cut)[i][recording]++;
-		if (is_whole(sample))
-			stack_samples_add(chains->of[i], recording, names);
-	}
-}
-
-/* All data needed from a recording, which is read once. */
-struct reading {
-	const struct run *run;
-	struct chains *chains;
-	size_t count;
-	unsigned int recording; /* 0: ours, 1: that of perf in the guest */
-};
-
-static void read_chain(void *context, const struct script_sample *sample)
-{
-	struct reading *reading = context;
-
-	if (!reading->recording && !is_in_run(reading->run, sample->comm, sample->tid))
-		return;
-	for (size_t i = 0; i < reading->count; i++)
-		add_chain(&reading->chains[i], reading->recording, sample);
-}
-
-static void read_chains(struct reading *reading)
-{
-	const char *directory = reading->run->directory;
-	char environment[128], options[256], file[128];
-
-	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", directory);
-	snprintf(options, sizeof(options),
-		 "--symfs " USERLAND_FILES " --kallsyms %s/.debug/\\[kernel.kallsyms]/*/kallsyms",
-		 directory);
-	for (reading->recording = 0; reading->recording < 2; reading->recording++) {
-		snprintf(file, sizeof(file), "%s/%s", directory,
-			 reading->recording ? "disk" : "perf.data");
-		perf_script_read(environment, file, options, read_chain, reading);
-	}
-}
-
-/* For stacks that only one recording has. */
-static void print_difference(void *context, const size_t counts[2], const char *stack)
-{
-	int recording = counts[1] > counts[0];
-
-	if (!counts[!recording] && counts[recording] > 4)
-		printf("%s %s only: %zu of %s\n", (const char *)context,
-		       recording ? "inside" : "outside", counts[recording], stack);
-}
-
-/* Adds ADDED with WEIGHT to SUM. */
-static void add_agreement(struct stack_agreement *sum, const struct stack_agreement *added,
-			  const double *weights)
-{
-	for (int k = 0; k < 2; k++)
-		sum->known[k] += weights[k] * added->known[k];
-	sum->overlap += weights[0] * added->overlap;
-}
-
-/*
- * If perf in the guest lost events, it does not know a process's mappings and truncates its chains.
- */
-static bool is_comparable(const struct chains *chains, size_t process)
-{
-	const unsigned long *whole = chains->whole[process];
-
-	return whole[0] >= 20 && whole[1] >= 20 && chains->cut[process][1] <= whole[1];
-}
-
-static struct stack_comparison compare_all(struct chains *chains)
-{
-	struct stack_comparison all = { 0 }, each[PROCESSES];
-
-	for (size_t i = 0; i < PROCESSES; i++) {
-		if (chains->cut[i][1] > chains->whole[i][1])
-			printf("%s: the guest's perf lost the mappings of %s\n", chains->what,
-			       processes[i]);
-		if (!is_comparable(chains, i))
-			continue;
-		each[i] = stack_samples_compare(chains->of[i]);
-		stack_samples_each(chains->of[i], print_difference, unconst(chains->what));
-		all.stacks += each[i].stacks;
-		for (int k = 0; k < 2; k++)
-			all.samples[k] += each[i].samples[k];
-	}
-	for (size_t i = 0; i < PROCESSES; i++) {
-		double weights[2];
-
-		if (!is_comparable(chains, i))
-			continue;
-		for (int k = 0; k < 2; k++)
-			weights[k] = (double)each[i].samples[k] / (double)all.samples[k];
-		add_agreement(&all.measured, &each[i].measured, weights);
-		for (size_t k = 0; k < STACK_DEALS; k++)
-			add_agreement(&all.dealt[k], &each[i].dealt[k], weights);
-	}
-	stack_comparison_sum_up(&all);
-	return all;
-}
-
-/*
- * The lowest of a hundred random assignments is about two and a half standard deviations off; five
- * must not occur.
- */
-static double bound_of(double expected, double least)
-{
-	return fmin(0.99, expected - 2 * (expected - least));
-}
-
-/* As good as two recordings of the same distribution, or better: both are of the same run. */
-static void check_agreement(const struct chains *chains, const struct stack_comparison *all)
-{
-	static const char *const names[] = { "outside", "inside" };
-	const char *what = chains->what;
-	const struct stack_agreement *measured = &all->measured, *expected = &all->expected,
-				     *least = &all->least;
-
-	for (int k = 0; k < 2; k++) {
-		printf("%s: of %zu from %s, %.2f %% are in the other recording; by chance %.2f %%, at least %.2f %%\n",
-		       what, all->samples[k], names[k], 100 * measured->known[k],
-		       100 * expected->known[k], 100 * least->known[k]);
-		CHECK(measured->known[k] >= bound_of(expected->known[k], least->known[k]));
-	}
-	printf("%s: the distributions of %zu stacks overlap by %.2f %%; by chance by %.2f %%, at least %.2f %%; "
-	       "that is %.2f %% of the expected overlap of two recordings of one distribution\n",
-	       what, all->stacks, 100 * measured->overlap, 100 * expected->overlap,
-	       100 * least->overlap, 100 * measured->overlap / expected->overlap);
-	CHECK(measured->overlap >= bound_of(expected->overlap, least->overlap));
-}
-
-static void check_chains(struct chains *chains)
-{
-	struct stack_comparison all = compare_all(chains);
-	unsigned long cut[2] = { 0 };
-
-	for (size_t i = 0; i < PROCESSES; i++)
-		for (int k = 0; k < 2; k++)
-			cut[k] += chains->cut[i][k];
-	printf("%s: %lu are truncated outside, %lu inside\n", chains->what, cut[0], cut[1]);
-	CHECK(all.samples[0] >= chains->enough && all.samples[1] >= chains->enough / 2);
-	/* From the time before the first tables were compiled: in the rig, some seconds. */
-	CHECK(cut[0] * 10 <= all.samples[0]);
-	check_agreement(chains, &all);
-}
-
 /* --- the tests ---------------------------------------------------------------------- */
 
-/* False: there is no recording, which is recorded. */
-static bool open_run(struct run *run, const char *version, bool with_agent)
-{
-	const char *directory = debian_recording(version, "off");
-	const char *agent;
-
-	if (!directory)
-		return false;
-	*run = (struct run){ .what = with_agent ? "agent" : "nothing",
-			     .output = debian_recording_output(version),
-			     .with_agent = with_agent };
-	snprintf(run->directory, sizeof(run->directory), "%s", directory);
-	snprintf(run->file, sizeof(run->file), "%s/perf.data", directory);
-	agent = strstr(run->output, "userland: agent from ");
-	if (!agent || sscanf(agent, "userland: agent from %u", &run->agent_from) != 1)
-		FAIL_TEST("the guest had no agent: %s", run->output);
-	return agent != NULL;
-}
-
 /* CHECK: for both runs. */
-static void check_runs(const char *version, void (*check)(const struct run *run))
+static void check_runs(const char *version, void (*check)(const struct userland_run *run))
 {
-	struct run run;
+	struct userland_run run;
 
 	RIG_REQUIRED();
 	for (int with_agent = 0; with_agent < 2; with_agent++)
-		if (open_run(&run, version, with_agent))
+		if (userland_run_open(&run, version, with_agent))
 			check(&run);
 }
 
@@ -758,33 +413,6 @@ TEST(userland, user_functions_of_debian_7_2_have_correct_shares_and_symbols)
 TEST(userland, module_functions_of_debian_7_2_have_correct_shares_and_chains)
 {
 	check_runs("7.2", check_module);
-}
-
-/* With the guest's own perf record --call-graph dwarf, under which the programs run. */
-TEST(userland, chains_agree_with_perf_in_the_guest)
-{
-	struct chains chains[] = {
-		{ .what = "user space", .is_compared = is_of_programs, .enough = ENOUGH },
-		{ .what = "functions", .is_compared = is_of_functions, .enough = ENOUGH },
-		{ .what = MODULE, .is_compared = is_in_module, .enough = ENOUGH / 10 },
-	};
-	struct run run;
-	struct reading reading = { .run = &run,
-				   .chains = chains,
-				   .count = sizeof(chains) / sizeof(chains[0]) };
-
-	RIG_REQUIRED();
-	if (!open_run(&run, DEBIAN_LONGER, false))
-		return;
-	for (size_t i = 0; i < reading.count; i++)
-		for (size_t k = 0; k < PROCESSES; k++)
-			chains[i].of[k] = stack_samples_new();
-	read_chains(&reading);
-	for (size_t i = 0; i < reading.count; i++) {
-		check_chains(&chains[i]);
-		for (size_t k = 0; k < PROCESSES; k++)
-			stack_samples_free(chains[i].of[k]);
-	}
 }
 
 /*
