@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/e2e/browser.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
@@ -34,4 +36,19 @@ void browser_page_free(struct browser_page *opened)
 {
 	free(opened->page);
 	free(opened->console);
+}
+
+void browser_show(struct browser_page *opened, const char *home, const char *file)
+{
+	char url[512];
+
+	snprintf(url, sizeof(url), "file://%s/%s", home, file);
+	*opened = browser_open(home, url);
+	CHECK_STRING(opened->console, "");
+}
+
+void browser_check_shows(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		FAIL_TEST("the page lacks \"%s\"", part);
 }

@@ -13,8 +13,20 @@ struct browser_page {
 
 bool browser_is_installed(void);
 
+#define NEED_BROWSER                                                                               \
+	do {                                                                                       \
+		if (!browser_is_installed())                                                       \
+			SKIP("Chromium is not installed");                                         \
+	} while (0)
+
 /* HOME is a directory for the browser's files. Free with browser_page_free(). */
 struct browser_page browser_open(const char *home, const char *url);
 void browser_page_free(struct browser_page *opened);
+
+/* Opens FILE, which is in HOME and may have a fragment; errors of its scripts fail the test. */
+void browser_show(struct browser_page *opened, const char *home, const char *file);
+
+/* Fails the test if TEXT, of a page, lacks PART. */
+void browser_check_shows(const char *text, const char *part);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/e2e/perf_recording.h"
+#include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 
 /* An address in one of the functions; functions with low numbers are hotter. */
@@ -72,4 +73,13 @@ void recorded_guest_begin(struct named_guest *named, const char *comm, enum pers
 	named_guest_begin(named, 0x17, 0);
 	named_guest_cache(named, false);
 	write_recording(named->path, &named->guest, comm, perspective);
+}
+
+void recorded_guest_export(const struct named_guest *named, const char *file, const char *options)
+{
+	int status;
+
+	free(command_output(&status, "build/kvmscope export -i %s -o %s/%s %s 2>&1", named->path,
+			    named->home, file, options));
+	CHECK_EQUAL(status, 0);
 }

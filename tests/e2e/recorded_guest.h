@@ -12,4 +12,7 @@
 void recorded_guest_begin(struct named_guest *named, const char *comm,
 			  enum perspective perspective);
 
+/* Writes kvmscope export's FILE in HOME, with OPTIONS; fails the test on errors. */
+void recorded_guest_export(const struct named_guest *named, const char *file, const char *options);
+
 #endif

@@ -18,14 +18,9 @@
  */
 static char *ask(const struct named_guest *named, const char *commands)
 {
-	char *text;
-	int status;
-
-	free(command_output(&status, "build/kvmscope export -o %s/guest.firefox.json %s 2>&1",
-			    named->home, named->path));
-	CHECK_EQUAL(status, 0);
-	text = command_output(
-		&status,
+	recorded_guest_export(named, "guest.firefox.json", "");
+	return command_output(
+		NULL,
 		"export PROFILER_CLI_SESSION_DIR=%s/cli PROFILER_CLI_NO_SYMBOLICATE=1; "
 		"reader() { timeout 30 node " READER " \"$@\" --session s; }; "
 		"for start in 1 2 3 4; do "
@@ -37,7 +32,6 @@ static char *ask(const struct named_guest *named, const char *commands)
 		"while read -r command; do reader $command 2>&1; done <<'END'\n%s\nEND\n"
 		"kill $!; wait; cat %s/log",
 		named->home, named->home, named->home, named->home, commands, named->home);
-	return text;
 }
 
 static void check_has(const char *text, const char *what)

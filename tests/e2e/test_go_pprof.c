@@ -16,9 +16,7 @@ static char *pprof(const struct named_guest *named, const char *options)
 	int status;
 	char *text;
 
-	free(command_output(&status, "build/kvmscope export -o %s/guest.pb.gz %s 2>&1", named->home,
-			    named->path));
-	CHECK_EQUAL(status, 0);
+	recorded_guest_export(named, "guest.pb.gz", "");
 	text = command_output(&status, "cd %s && go tool pprof %s guest.pb.gz 2>&1", named->home,
 			      options);
 	CHECK_EQUAL(status, 0);

@@ -132,18 +132,13 @@ TEST(diff, writes_a_page_in_colours_of_the_difference)
 	};
 	struct named_guest named;
 	struct browser_page opened;
-	char url[256];
 
-	if (!browser_is_installed())
-		SKIP("Chromium is not installed");
+	NEED_BROWSER;
 	begin(&named);
 	free(rows_of(&named, "$kvmscope diff -f html > diff.html"));
-	snprintf(url, sizeof(url), "file://%s/diff.html", named.home);
-	opened = browser_open(named.home, url);
-	CHECK_STRING(opened.console, "");
+	browser_show(&opened, named.home, "diff.html");
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		if (!strstr(opened.page, parts[i]))
-			FAIL_TEST("the page lacks \"%s\"", parts[i]);
+		browser_check_shows(opened.page, parts[i]);
 	browser_page_free(&opened);
 	named_guest_end(&named);
 }

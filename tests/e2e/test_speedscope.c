@@ -18,9 +18,7 @@ static struct browser_page open_export(const struct named_guest *named)
 	char url[2048], directory[1024];
 	int status;
 
-	free(command_output(&status, "build/kvmscope export -o %s/guest.speedscope.json %s 2>&1",
-			    named->home, named->path));
-	CHECK_EQUAL(status, 0);
+	recorded_guest_export(named, "guest.speedscope.json", "");
 	free(command_output(&status,
 			    "cd %s && printf 'speedscope.loadFileFromBase64(\"guest\", \"%%s\")' "
 			    "$(base64 -w0 guest.speedscope.json) > guest.js",
@@ -33,35 +31,25 @@ static struct browser_page open_export(const struct named_guest *named)
 	return browser_open(named->home, url);
 }
 
-static void check_shows(const char *page, const char *what)
-{
-	if (!strstr(page, what))
-		FAIL_TEST("speedscope does not show \"%s\"", what);
-}
-
-static bool can_open(void)
-{
-	return !access(SPEEDSCOPE, R_OK) && browser_is_installed();
-}
-
 TEST(speedscope, shows_vcpus_threads_and_functions)
 {
 	struct named_guest named;
 	struct browser_page opened;
 
-	if (!can_open())
-		SKIP("Chromium is not installed, or npm could not fetch speedscope");
+	NEED_BROWSER;
+	if (access(SPEEDSCOPE, R_OK))
+		SKIP("npm could not fetch speedscope, see build/readers/npm.log");
 	recorded_guest_begin(&named, "vcpu 0", PERSPECTIVE_GUEST);
 	opened = open_export(&named);
-	check_shows(opened.console, "Importing as speedscope json file");
-	check_shows(opened.page, "<span>vCPU 0</span>");
-	check_shows(opened.page, "<span>vCPU 1</span>");
-	check_shows(opened.page, ">1.50s</td>"); /* of each: 1500 samples at 1 kHz */
-	check_shows(opened.page, ">1.50s (100%)<");
-	check_shows(opened.page, "</span>vcpu 0</td>");
-	check_shows(opened.page, "</span>guest_function_0</td>");
-	check_shows(opened.page, "title=\"[fake_module]\"");
-	check_shows(opened.page, "</span>module_function_0</td>");
+	browser_check_shows(opened.console, "Importing as speedscope json file");
+	browser_check_shows(opened.page, "<span>vCPU 0</span>");
+	browser_check_shows(opened.page, "<span>vCPU 1</span>");
+	browser_check_shows(opened.page, ">1.50s</td>"); /* of each: 1500 samples at 1 kHz */
+	browser_check_shows(opened.page, ">1.50s (100%)<");
+	browser_check_shows(opened.page, "</span>vcpu 0</td>");
+	browser_check_shows(opened.page, "</span>guest_function_0</td>");
+	browser_check_shows(opened.page, "title=\"[fake_module]\"");
+	browser_check_shows(opened.page, "</span>module_function_0</td>");
 	browser_page_free(&opened);
 	named_guest_end(&named);
 }
@@ -72,15 +60,16 @@ TEST(speedscope, keeps_unsymbolized_images_apart)
 	struct browser_page opened;
 	int status;
 
-	if (!can_open())
-		SKIP("Chromium is not installed, or npm could not fetch speedscope");
+	NEED_BROWSER;
+	if (access(SPEEDSCOPE, R_OK))
+		SKIP("npm could not fetch speedscope, see build/readers/npm.log");
 	recorded_guest_begin(&named, "<b>\"\\'&\t", PERSPECTIVE_GUEST);
 	free(command_output(&status, "rm -r %s/.debug", named.home));
 	opened = open_export(&named);
-	check_shows(opened.page, "</span>[kernel.kallsyms]</td>");
-	check_shows(opened.page, "</span>[fake_module]</td>");
-	check_shows(opened.page, "</span>[unknown]</td>");
-	check_shows(opened.page, "</span>&lt;b&gt;\"\\'&amp;?</td>");
+	browser_check_shows(opened.page, "</span>[kernel.kallsyms]</td>");
+	browser_check_shows(opened.page, "</span>[fake_module]</td>");
+	browser_check_shows(opened.page, "</span>[unknown]</td>");
+	browser_check_shows(opened.page, "</span>&lt;b&gt;\"\\'&amp;?</td>");
 	browser_page_free(&opened);
 	named_guest_end(&named);
 }
