@@ -5,22 +5,18 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/mount.h>
-#include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shared/array.h"
 #include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/attach/bpf_library.h"
-#include "vmm/attach/proc_files.h"
+#include "vmm/attach/kvm_tracepoint.h"
 
 #include "exit_program.skel.h"
 
@@ -34,100 +30,6 @@ struct exit_counter {
 	char missing[ERROR_MESSAGE_SIZE]; /* why not */
 };
 
-/* The tracepoint */
-
-/* A descriptor of tracefs. If it is not mounted, it is mounted for this process only. */
-static int open_tracefs(void)
-{
-	static const char *const usual[] = { "/sys/kernel/tracing", "/sys/kernel/debug/tracing" };
-	int context, mounted = -1;
-
-	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
-		int fd = open(usual[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-		if (fd >= 0 && !faccessat(fd, "events", F_OK, 0))
-			return fd;
-		if (fd >= 0)
-			close(fd);
-	}
-	context = (int)syscall(SYS_fsopen, "tracefs", FSOPEN_CLOEXEC);
-	if (context < 0)
-		return -errno;
-	if (!syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
-		mounted = (int)syscall(SYS_fsmount, context, FSMOUNT_CLOEXEC, 0);
-	mounted = mounted < 0 ? -errno : mounted;
-	close(context);
-	return mounted;
-}
-
-/* The offset of the field NAME of SIZE bytes in a tracepoint's FORMAT; 0: there is none. */
-static uint32_t field_offset(const char *format, const char *name, unsigned int size)
-{
-	char pattern[32];
-	const char *field;
-	unsigned int offset, found;
-
-	snprintf(pattern, sizeof(pattern), " %s;", name);
-	field = strstr(format, pattern);
-	if (!field || sscanf(field + strlen(pattern), " offset:%u; size:%u", &offset, &found) != 2)
-		return 0;
-	return found == size ? offset : 0;
-}
-
-struct tracepoint {
-	unsigned int id;
-	uint32_t reason, isa, vcpu, rip; /* offsets */
-};
-
-static int read_tracepoint(int tracefs, struct tracepoint *tracepoint)
-{
-	char id[32], format[4096]; /* the fields come first */
-	ssize_t got = proc_read(tracefs, "events/kvm/kvm_exit/id", id, sizeof(id));
-
-	if (got >= 0)
-		got = proc_read(tracefs, "events/kvm/kvm_exit/format", format, sizeof(format));
-	if (got == -ENOENT)
-		return error_set(-ENOENT, "this kernel has no tracepoint kvm:kvm_exit: KVM is not "
-					  "loaded (modprobe kvm_intel or kvm_amd)");
-	if (got < 0)
-		return error_set((int)got,
-				 "cannot read the tracepoint kvm:kvm_exit: %s (run as root)",
-				 strerror((int)-got));
-	*tracepoint = (struct tracepoint){ .id = (unsigned int)strtoul(id, NULL, 10),
-					   .reason = field_offset(format, "exit_reason", 4),
-					   .isa = field_offset(format, "isa", 4),
-					   .vcpu = field_offset(format, "vcpu_id", 4),
-					   .rip = field_offset(format, "guest_rip", 8) };
-	return tracepoint->reason && tracepoint->isa && tracepoint->vcpu
-		       ? 0
-		       : error_set(-ENOTSUP, "this kernel's tracepoint kvm:kvm_exit lacks the exit "
-					     "reason or the vCPU: a newer kernel has them");
-}
-
-/* Other implementations of KVM do not reach its tracepoints: no exits would mean nothing. */
-static bool kvm_reports_exits(void)
-{
-	return !access("/sys/module/kvm_intel", F_OK) || !access("/sys/module/kvm_amd", F_OK);
-}
-
-static int find_tracepoint(struct tracepoint *tracepoint)
-{
-	int tracefs, error;
-
-	if (!kvm_reports_exits())
-		return error_set(-ENOTSUP, "this host's KVM does not report exits: only those of "
-					   "kvm_intel and kvm_amd can be counted");
-	tracefs = open_tracefs();
-	if (tracefs < 0)
-		return error_set(tracefs == -EPERM ? -EACCES : tracefs,
-				 "cannot open tracefs, which describes KVM's tracepoints: %s (run "
-				 "as root)",
-				 strerror(-tracefs));
-	error = read_tracepoint(tracefs, tracepoint);
-	close(tracefs);
-	return error;
-}
-
 /* The programs */
 
 static int keep(struct exit_counter *counter, struct bpf_link *link)
@@ -136,24 +38,6 @@ static int keep(struct exit_counter *counter, struct bpf_link *link)
 		return -errno;
 	counter->links[counter->link_count++] = link;
 	return 0;
-}
-
-/* The kernel calls the program on all CPUs, whatever CPU the event is for. */
-static int attach_exit(struct exit_counter *counter, unsigned int id)
-{
-	const struct perf_event_attr attribute = { .size = sizeof(attribute),
-						   .type = PERF_TYPE_TRACEPOINT,
-						   .config = id };
-	int error,
-		fd = (int)syscall(SYS_perf_event_open, &attribute, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	error = keep(counter,
-		     bpf_program__attach_perf_event(counter->programs->progs.count_exit, fd));
-	if (error)
-		close(fd); /* else the link owns it */
-	return error;
 }
 
 /* The entry before the exit, so that each exit that is seen has its entry seen. */
@@ -176,7 +60,8 @@ static int attach_programs(struct exit_counter *counter, unsigned int id)
 	for (size_t i = 0; i < 4 && !error && counter->accesses; i++)
 		error = keep(counter, bpf_program__attach(accesses[i]));
 	if (!error && counter->exits)
-		error = attach_exit(counter, id);
+		error = keep(counter,
+			     kvm_exit_tracepoint_attach(id, counter->programs->progs.count_exit));
 	return error ? error_set(
 			       error == -EPERM ? -EACCES : error,
 			       "cannot attach to tracepoints of KVM and the scheduler: %s (run as "
@@ -210,7 +95,7 @@ static int find_fields(struct exit_program__rodata *fields, struct btf *kernel)
 }
 
 static int set_constants(struct exit_counter *counter, pid_t pid,
-			 const struct tracepoint *tracepoint)
+			 const struct kvm_exit_tracepoint *tracepoint)
 {
 	struct exit_program__rodata *constants = counter->programs->rodata;
 	struct stat namespace;
@@ -233,7 +118,8 @@ static int set_constants(struct exit_counter *counter, pid_t pid,
 	return error;
 }
 
-static int load(struct exit_counter *counter, pid_t pid, const struct tracepoint *tracepoint)
+static int load(struct exit_counter *counter, pid_t pid,
+		const struct kvm_exit_tracepoint *tracepoint)
 {
 	int error;
 
@@ -260,12 +146,12 @@ static int load(struct exit_counter *counter, pid_t pid, const struct tracepoint
 int exit_counter_open(struct exit_counter **result, pid_t pid, bool accesses)
 {
 	struct exit_counter *counter = calloc(1, sizeof(*counter));
-	struct tracepoint tracepoint = { 0 };
+	struct kvm_exit_tracepoint tracepoint = { 0 };
 	int error;
 
 	if (!counter)
 		return error_set(-ENOMEM, "no memory for counting exits");
-	counter->exits = !find_tracepoint(&tracepoint);
+	counter->exits = !kvm_exit_tracepoint_find(&tracepoint);
 	counter->accesses = accesses && counter->exits;
 	if (!counter->exits)
 		snprintf(counter->missing, sizeof(counter->missing), "%s", error_message());
