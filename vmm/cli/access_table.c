@@ -17,7 +17,7 @@ const char *duration_text(double ns, char text[16])
 	return text;
 }
 
-static void print_row(const struct access_row *row, double seconds, double wall)
+static void print_row(const struct access_row *row, double seconds, double wall, FILE *to)
 {
 	const struct access_counts *counts = &row->counts;
 	const char *direction = access_direction_name(row->kind);
@@ -27,19 +27,20 @@ static void print_row(const struct access_row *row, double seconds, double wall)
 		 direction ? direction : "");
 	if (counts->ns_max)
 		duration_text((double)counts->ns_max, longest);
-	printf("%-12s %#18" PRIx64 " %11llu %11.1f %8.2f %9s %9s\n", name, row->address,
-	       (unsigned long long)counts->count, (double)counts->count / seconds,
-	       (double)counts->ns / wall * 100,
-	       duration_text((double)counts->ns / (double)counts->count, mean), longest);
+	fprintf(to, "%-12s %#18" PRIx64 " %11llu %11.1f %8.2f %9s %9s\n", name, row->address,
+		(unsigned long long)counts->count, (double)counts->count / seconds,
+		(double)counts->ns / wall * 100,
+		duration_text((double)counts->ns / (double)counts->count, mean), longest);
 }
 
-void access_table_print(const struct access_row *rows, size_t count, double seconds, double wall)
+void access_table_print(const struct access_row *rows, size_t count, double seconds, double wall,
+			FILE *to)
 {
-	printf("%-12s %18s %11s %11s %8s %9s %9s\n", "access", "address", "count", "count/s",
-	       "time %", "mean", "max");
+	fprintf(to, "%-12s %18s %11s %11s %8s %9s %9s\n", "access", "address", "count", "count/s",
+		"time %", "mean", "max");
 	for (size_t i = 0; i < count; i++)
-		print_row(&rows[i], seconds, wall);
-	printf("\n");
+		print_row(&rows[i], seconds, wall, to);
+	fprintf(to, "\n");
 }
 
 json_t *access_table_json(const struct access_row *rows, size_t count)

@@ -4,11 +4,13 @@
 #define KVMSCOPE_CLI_ACCESS_TABLE_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "vmm/attach/access_row.h"
 
 /* Prints COUNT rows, in SECONDS and WALL ns of vCPUs. */
-void access_table_print(const struct access_row *rows, size_t count, double seconds, double wall);
+void access_table_print(const struct access_row *rows, size_t count, double seconds, double wall,
+			FILE *to);
 
 /* An array with an object for each row. */
 json_t *access_table_json(const struct access_row *rows, size_t count);

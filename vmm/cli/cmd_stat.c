@@ -17,11 +17,10 @@
 #include "vmm/attach/exit_counter.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
-#include "vmm/cli/access_table.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/exit_table.h"
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/screen.h"
-#include "vmm/cli/wall_times.h"
 
 struct arguments {
 	pid_t pid;
@@ -106,119 +105,17 @@ static int check(void *target)
 	return 0;
 }
 
-/* Rows */
-
-static int compare_times(const void *left, const void *right)
-{
-	const struct exit_row *one = left, *other = right;
-
-	return one->counts.ns != other->counts.ns
-		       ? (one->counts.ns < other->counts.ns ? 1 : -1)
-		       : (one->reason < other->reason ? -1 : one->reason > other->reason);
-}
-
 /* Tables */
 
-struct table {
-	const struct exit_row *rows;
-	size_t count;
-	struct access_row *accesses;
-	size_t access_count;
-	bool with_accesses;
-	struct vcpu_times times;
-	bool of_vcpu;        /* times.vcpu, else of all */
-	const char *missing; /* as in struct exit_statistics */
-	enum vcpu_times_detail detail;
-	double seconds; /* of wall time */
-	double wall;    /* ns of all these vCPUs */
-};
-
-static void print_row(const struct table *table, const struct exit_row *row)
-{
-	char name[EXIT_NAME_SIZE], mean[16], half[16], most[16], longest[16] = "";
-	const struct exit_counts *counts = &row->counts;
-
-	if (counts->ns_max)
-		duration_text((double)counts->ns_max, longest);
-	printf("%-24s %11llu %11.1f %8.2f %9s %9s %9s %9s\n",
-	       exit_reason_name(counts->isa, row->reason, name), (unsigned long long)counts->count,
-	       (double)counts->count / table->seconds, (double)counts->ns / table->wall * 100,
-	       duration_text((double)counts->ns / (double)counts->count, mean),
-	       duration_text((double)exit_row_percentile(row, 0.5), half),
-	       duration_text((double)exit_row_percentile(row, 0.99), most), longest);
-}
-
-static void print_table(const struct table *table)
-{
-	struct exit_row total = { 0 };
-
-	if (table->of_vcpu)
-		printf("vCPU %u:\n", table->times.vcpu);
-	wall_times_print(&table->times, table->detail, table->wall);
-	printf("\n");
-	if (table->detail != VCPU_TIMES_ALL)
-		return; /* exits are not counted */
-	printf("%-24s %11s %11s %8s %9s %9s %9s %9s\n", "exit reason", "exits", "exits/s", "time %",
-	       "mean", "p50", "p99", "max");
-	for (size_t i = 0; i < table->count; i++) {
-		print_row(table, &table->rows[i]);
-		exit_row_add(&total, &table->rows[i]);
-	}
-	printf("%-24s %11llu %11.1f %8.2f\n\n", "all", (unsigned long long)total.counts.count,
-	       (double)total.counts.count / table->seconds,
-	       (double)total.counts.ns / table->wall * 100);
-	if (table->with_accesses)
-		access_table_print(table->accesses, table->access_count, table->seconds,
-				   table->wall);
-}
-
-static json_t *row_json(const struct table *table, const struct exit_row *row)
-{
-	const struct exit_counts *counts = &row->counts;
-	char name[EXIT_NAME_SIZE];
-	json_t *json = json_pack("{s:s, s:I, s:I, s:f, s:I, s:I}", "reason",
-				 exit_reason_name(counts->isa, row->reason, name), "exits",
-				 (json_int_t)counts->count, "ns", (json_int_t)counts->ns, "percent",
-				 (double)counts->ns / table->wall * 100, "p50_ns",
-				 (json_int_t)exit_row_percentile(row, 0.5), "p99_ns",
-				 (json_int_t)exit_row_percentile(row, 0.99));
-
-	if (counts->ns_max)
-		json_object_set_new(json, "max_ns", json_integer((json_int_t)counts->ns_max));
-	return json;
-}
-
-static json_t *table_json(const struct table *table)
-{
-	json_t *json = json_pack("{s:f, s:o}", "seconds", table->seconds, "times",
-				 wall_times_json(&table->times, table->detail)),
-	       *exits;
-
-	if (table->of_vcpu)
-		json_object_set_new(json, "vcpu", json_integer(table->times.vcpu));
-	if (table->missing[0])
-		json_object_set_new(json, "missing", json_string(table->missing));
-	if (table->detail != VCPU_TIMES_ALL)
-		return json;
-	exits = json_array();
-	for (size_t i = 0; i < table->count; i++)
-		json_array_append_new(exits, row_json(table, &table->rows[i]));
-	json_object_set_new(json, "exits", exits);
-	if (table->with_accesses)
-		json_object_set_new(json, "accesses",
-				    access_table_json(table->accesses, table->access_count));
-	return json;
-}
-
-static void show_table(const struct exit_statistics *self, const struct table *table)
+static void show_table(const struct exit_statistics *self, const struct exit_table *table)
 {
 	if (self->arguments.json) {
-		json_t *json = table_json(table);
+		json_t *json = exit_table_json(table);
 
 		screen_print_json(json);
 		json_decref(json);
 	} else {
-		print_table(table);
+		exit_table_print(table, stdout);
 	}
 }
 
@@ -229,11 +126,10 @@ static enum vcpu_times_detail detail_of(const struct exit_statistics *self)
 	return exit_counter_missing(self->counter) ? VCPU_TIMES_OF_SCHEDULER : VCPU_TIMES_ALL;
 }
 
-static void show_part(const struct exit_statistics *self, struct table *table,
+static void show_part(const struct exit_statistics *self, struct exit_table *table,
 		      struct exit_row *first)
 {
-	if (table->count)
-		qsort(first, table->count, sizeof(*first), compare_times);
+	exit_rows_sort(first, table->count);
 	access_rows_sort(table->accesses, table->access_count);
 	table->rows = first;
 	table->with_accesses = self->arguments.accesses;
@@ -250,11 +146,11 @@ static void show_vcpus(const struct exit_statistics *self, const struct reading 
 	const struct access_row *last = access ? access + reading->accesses.count : NULL;
 
 	for (size_t i = 0; i < reading->times.count; i++) {
-		struct table table = { .times = reading->times.rows[i],
-				       .accesses = access,
-				       .of_vcpu = true,
-				       .seconds = ns / 1e9,
-				       .wall = ns };
+		struct exit_table table = { .times = reading->times.rows[i],
+					    .accesses = access,
+					    .of_vcpu = true,
+					    .seconds = ns / 1e9,
+					    .wall = ns };
 
 		while (row + table.count < end && row[table.count].counts.vcpu == table.times.vcpu)
 			table.count++;
@@ -276,9 +172,9 @@ static void show(const struct exit_statistics *self, struct reading *reading, ui
 	if (self->arguments.per_vcpu) {
 		show_vcpus(self, reading, ns);
 	} else {
-		struct table table = { .times = vcpu_times_sum(&reading->times),
-				       .seconds = ns / 1e9,
-				       .wall = ns * (double)vcpus };
+		struct exit_table table = { .times = vcpu_times_sum(&reading->times),
+					    .seconds = ns / 1e9,
+					    .wall = ns * (double)vcpus };
 
 		exit_rows_merge(&reading->exits, false);
 		access_rows_merge(&reading->accesses, false);

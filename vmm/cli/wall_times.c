@@ -16,24 +16,26 @@ static bool is_shown(const struct vcpu_times *times, enum vcpu_times_detail deta
 	return vcpu_times_have(detail, state) || times->ns[state];
 }
 
-void wall_times_print(const struct vcpu_times *times, enum vcpu_times_detail detail, double wall)
+void wall_times_print(const struct vcpu_times *times, enum vcpu_times_detail detail, double wall,
+		      FILE *to)
 {
 	double user = vcpu_times_guest_user(times);
 	uint64_t samples = times->user_samples + times->kernel_samples;
 
-	printf("%-13s", "wall time");
+	fprintf(to, "%-13s", "wall time");
 	for (unsigned int i = 0; i < VCPU_STATES; i++)
 		if (is_shown(times, detail, i))
-			printf(" %9s", titles[i]);
-	printf("\n%-13s", "%");
+			fprintf(to, " %9s", titles[i]);
+	fprintf(to, "\n%-13s", "%");
 	for (unsigned int i = 0; i < VCPU_STATES; i++)
 		if (is_shown(times, detail, i))
-			printf(" %9.2f", (double)times->ns[i] / wall * 100);
-	printf("\n");
+			fprintf(to, " %9.2f", (double)times->ns[i] / wall * 100);
+	fprintf(to, "\n");
 	if (user >= 0)
-		printf("of the guest about %.2f user, %.2f kernel (estimated: %llu interrupts)\n",
-		       user / wall * 100, ((double)times->ns[VCPU_GUEST] - user) / wall * 100,
-		       (unsigned long long)samples);
+		fprintf(to,
+			"of the guest about %.2f user, %.2f kernel (estimated: %llu interrupts)\n",
+			user / wall * 100, ((double)times->ns[VCPU_GUEST] - user) / wall * 100,
+			(unsigned long long)samples);
 }
 
 json_t *wall_times_json(const struct vcpu_times *times, enum vcpu_times_detail detail)
