@@ -47,6 +47,7 @@ struct exit_statistics {
 	struct reading first, reported;
 	uint64_t started;
 	uint64_t first_at, reported_at; /* ns */
+	double shown_at;                /* s of CLOCK_MONOTONIC_RAW */
 };
 
 #define AT(field) .offset = offsetof(struct arguments, field)
@@ -132,6 +133,7 @@ static void show_part(const struct exit_statistics *self, struct exit_table *tab
 	exit_rows_sort(first, table->count);
 	access_rows_sort(table->accesses, table->access_count);
 	table->rows = first;
+	table->end = self->shown_at;
 	table->with_accesses = self->arguments.accesses;
 	table->missing = self->missing;
 	table->detail = detail_of(self);
@@ -164,11 +166,12 @@ static void show_vcpus(const struct exit_statistics *self, const struct reading 
 }
 
 /* Shows READING, which is of the time since START; the order of its exits changes. */
-static void show(const struct exit_statistics *self, struct reading *reading, uint64_t start)
+static void show(struct exit_statistics *self, struct reading *reading, uint64_t start)
 {
 	double ns = (double)(clock_ns(CLOCK_MONOTONIC) - start);
 	size_t vcpus = reading->times.count ? reading->times.count : 1;
 
+	self->shown_at = (double)clock_ns(CLOCK_MONOTONIC_RAW) / 1e9;
 	if (self->arguments.per_vcpu) {
 		show_vcpus(self, reading, ns);
 	} else {

@@ -80,8 +80,8 @@ static json_t *row_json(const struct exit_table *table, const struct exit_row *r
 
 json_t *exit_table_json(const struct exit_table *table)
 {
-	json_t *json = json_pack("{s:f, s:o}", "seconds", table->seconds, "times",
-				 wall_times_json(&table->times, table->detail)),
+	json_t *json = json_pack("{s:f, s:f, s:o}", "seconds", table->seconds, "end", table->end,
+				 "times", wall_times_json(&table->times, table->detail)),
 	       *exits;
 
 	if (table->of_vcpu)

@@ -23,6 +23,7 @@ struct exit_table {
 	const char *missing; /* why not everything can be measured, or empty */
 	enum vcpu_times_detail detail;
 	double seconds; /* of wall time */
+	double end;     /* of this time, in s of the clock of recordings (CLOCK_MONOTONIC_RAW) */
 	double wall;    /* ns of all these vCPUs */
 };
 
