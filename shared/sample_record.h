@@ -46,6 +46,9 @@ enum sample_flags {
 	 * the host's. */
 	SAMPLE_HOST = 1 << 5,
 	SAMPLE_LOOKUP_INCOMPLETE = 1 << 6, /* cgroup or mappings could not all be looked up */
+	/* Of time that the vCPU spent outside of the guest, which was where the sample shows: it
+	 * has a struct sample_outside instead of a hit. */
+	SAMPLE_OUTSIDE = 1 << 7,
 };
 
 /*
@@ -132,8 +135,14 @@ struct sample_mapping {
 	uint32_t reserved;
 };
 
-/* A watchpoint hit: follows the mappings of a sample whose event is not 0. The sample's period is
- * in hits. */
+/* Why the vCPU was outside of the guest: follows the mappings of a sample with SAMPLE_OUTSIDE,
+ * whose event is not 0. The sample's period is in ns. */
+struct sample_outside {
+	char reason[48]; /* "exit EPT_VIOLATION"; zeros follow, at least one */
+};
+
+/* A watchpoint hit: follows the mappings of another sample whose event is not 0. The sample's
+ * period is in hits. */
 struct sample_hit {
 	uint64_t address; /* GVA that is watched */
 	/* The value at the previous hit on any vCPU (on this one for a per-CPU variable), and at
@@ -166,7 +175,7 @@ static inline size_t sample_mappings_offset(const struct sample *sample)
 	return sample_size((size_t)sample->kernel_depth + sample->user_depth);
 }
 
-/* Offset of the hit, which a sample has if its event is not 0. */
+/* Offset of the hit, or of why it was outside, one of which a sample has if its event is not 0. */
 static inline size_t sample_hit_offset(const struct sample *sample)
 {
 	return sample_mappings_offset(sample) + sample->mappings * sizeof(struct sample_mapping);
@@ -175,7 +184,10 @@ static inline size_t sample_hit_offset(const struct sample *sample)
 /* Offset of the deferred lookup, which a sample has if DEFERRED is set. */
 static inline size_t sample_deferred_offset(const struct sample *sample)
 {
-	return sample_hit_offset(sample) + (sample->event ? sizeof(struct sample_hit) : 0);
+	size_t size = sample->flags & SAMPLE_OUTSIDE ? sizeof(struct sample_outside)
+						     : sizeof(struct sample_hit);
+
+	return sample_hit_offset(sample) + (sample->event ? size : 0);
 }
 
 /* Bytes of the whole sample with all that follows its call chain. */
@@ -196,11 +208,20 @@ static inline const struct sample_mapping *sample_mappings(const struct sample *
 	return (const void *)((const char *)sample + sample_mappings_offset(sample));
 }
 
-/* NULL for a sample of the clock. */
+/* NULL for a sample that is not of a watch. */
 static inline const struct sample_hit *sample_hit(const struct sample *sample)
 {
-	return sample->event ? (const void *)((const char *)sample + sample_hit_offset(sample))
-			     : NULL;
+	return sample->event && !(sample->flags & SAMPLE_OUTSIDE)
+		       ? (const void *)((const char *)sample + sample_hit_offset(sample))
+		       : NULL;
+}
+
+/* NULL for a sample of other time. */
+static inline const struct sample_outside *sample_outside(const struct sample *sample)
+{
+	return sample->event && sample->flags & SAMPLE_OUTSIDE
+		       ? (const void *)((const char *)sample + sample_hit_offset(sample))
+		       : NULL;
 }
 
 /* NULL if all lookups were made. */
@@ -218,6 +239,11 @@ static inline struct sample_mapping *sample_write_mappings(struct sample *sample
 }
 
 static inline struct sample_hit *sample_write_hit(struct sample *sample)
+{
+	return (void *)((char *)sample + sample_hit_offset(sample));
+}
+
+static inline struct sample_outside *sample_write_outside(struct sample *sample)
 {
 	return (void *)((char *)sample + sample_hit_offset(sample));
 }

@@ -36,7 +36,7 @@ _kvmscope_values() {
 	--by) _kvmscope_words cgroup container ;;
 	--event | -e) case ${COMP_WORDS[1]} in
 		run) _kvmscope_words cpu-clock ;;
-		attach) _kvmscope_words cpu-clock cycles ;;
+		attach) _kvmscope_words cpu-clock cycles cpu-clock,kvm:exit cpu-clock,kvm:exit,kvm:off-cpu ;;
 		*) return 1 ;;
 		esac ;;
 	--time) [[ ${COMP_WORDS[1]} == @(attach|stat) ]] && return 1; _kvmscope_words 10%/1 0%-50% ;;

@@ -71,8 +71,13 @@ build/rig/init-32: tests/rig/guest/init_32.c tests/rig/module.mk
 	$(Q)gcc -m32 $(RIG_CFLAGS) -ffreestanding -fno-omit-frame-pointer -fno-stack-protector \
 		-fno-pic -fcf-protection=none -mgeneral-regs-only -nostdlib -static -no-pie -o $@ $<
 
+build/rig/exits: tests/rig/guest/exits.c $(GUEST_PROGRAM) tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
+
 TEST_NEEDS += $(addprefix build/rig/,life debug-shim.so tsc-rate workload debugger tasks frames \
-	bpf exceptions kernel-text rdpmc init-32)
+	bpf exceptions exits kernel-text rdpmc init-32)
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

@@ -4,6 +4,7 @@
 #include "vmm/attach/attach_state.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "vmm/attach/kernel_tables.h"
@@ -242,13 +243,16 @@ static void record_guest(struct attach *attach, struct sample *sample,
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
+/* OUTSIDE: why the vCPU was outside of the guest, NULL for other samples. */
 static void write_record(struct ring *ring, const struct sample *sample,
-			 const struct guest_callchain *chain, const struct user_map *map)
+			 const struct guest_callchain *chain, const struct user_map *map,
+			 const char *outside)
 {
 	size_t depth = (size_t)chain->kernel_depth + chain->user_depth;
 	struct sample *record =
 		ring_reserve(ring, RECORD_SAMPLE,
-			     sample_size(depth) + map->count * sizeof(struct sample_mapping));
+			     sample_size(depth) + map->count * sizeof(struct sample_mapping) +
+				     (outside ? sizeof(struct sample_outside) : 0));
 
 	if (record) {
 		*record = *sample;
@@ -257,6 +261,13 @@ static void write_record(struct ring *ring, const struct sample *sample,
 		record->user_depth = chain->user_depth;
 		memcpy(record->callchain, chain->addresses, depth * sizeof(uint64_t));
 		record->mappings = (uint16_t)user_map_to_sample(map, sample_write_mappings(record));
+	}
+	if (record && outside) {
+		struct sample_outside *why = sample_write_outside(record);
+
+		record->flags |= SAMPLE_OUTSIDE;
+		*why = (struct sample_outside){ 0 };
+		snprintf(why->reason, sizeof(why->reason), "%s", outside);
 	}
 	ring_commit(ring, record);
 }
@@ -289,9 +300,10 @@ void attach_record_sample(void *context, struct sample *sample, struct guest_cal
 			mark_other_kernel(sample, chain);
 		else
 			record_guest(attach, sample, chain, stack);
-		atomic_fetch_add(&attach->guest, 1);
+		atomic_fetch_add(sample->event ? &attach->outside : &attach->guest, 1);
 	}
-	write_record(attach->rings[sample->vcpu], sample, chain, &attach->space.map);
+	write_record(attach->rings[sample->vcpu], sample, chain, &attach->space.map,
+		     sample->event ? stack->outside : NULL);
 }
 
 void attach_record_lost(void *context, unsigned int id, uint64_t count)

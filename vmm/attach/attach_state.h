@@ -109,7 +109,7 @@ struct attach {
 	struct cpu_budget searches;
 	uint64_t search_run; /* ns of the VM's CPU time at the last search */
 
-	atomic_uint_least64_t guest, host, lost;
+	atomic_uint_least64_t guest, host, outside, lost;
 	atomic_uint vcpus;
 	atomic_uint hertz; /* target.frequency, readable by other threads */
 	/* Why sampling ended before the VM did: owned by the attach thread until it has ended. */

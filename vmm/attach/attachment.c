@@ -76,8 +76,11 @@ static unsigned int vcpus_max(const struct vmm_process *process, bool own)
 /* Only events of perf count cycles. */
 static int check_event(const struct attach *attach, const struct attach_backend *backend)
 {
-	return attach->target.event == ATTACH_CYCLES && !backend->has_cycles
-		       ? error_set(-ENOTSUP, "%s samples by cpu-clock only, not by cycles",
+	if (attach->target.event == ATTACH_CYCLES && !backend->has_cycles)
+		return error_set(-ENOTSUP, "%s samples by cpu-clock only, not by cycles",
+				 backend->name);
+	return attach->target.outside && !backend->has_outside
+		       ? error_set(-ENOTSUP, "%s has no events kvm:exit and kvm:off-cpu",
 				   backend->name)
 		       : 0;
 }
@@ -340,6 +343,7 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 		.memory = &attach->memory,
 		.callchains = options->callchains,
 		.event = options->event,
+		.outside = options->outside,
 		.own = options->own,
 		.monitor = options->monitor,
 		.stop_limit =
@@ -450,6 +454,7 @@ void attach_statistics(struct attach *attach, struct attach_statistics *statisti
 	*statistics = (struct attach_statistics){
 		.guest = atomic_load(&attach->guest),
 		.host = atomic_load(&attach->host),
+		.outside = atomic_load(&attach->outside),
 		.lost = atomic_load(&attach->lost),
 		.vcpus = atomic_load(&attach->vcpus),
 		.ended = atomic_load(&attach->ended),

@@ -39,6 +39,7 @@ struct attach_options {
 	struct monitor_address monitor; /* as given by the user */
 	const char *backend;            /* its name, or "auto" for the best one that works */
 	enum attach_event event;        /* cycles only by bpf and perf */
+	unsigned int outside;           /* enum attach_outside; only by bpf */
 	unsigned int frequency;         /* Hz */
 	bool callchains;
 	bool overwrite;          /* rings keep the newest samples, for a flight recorder */
@@ -48,6 +49,7 @@ struct attach_options {
 
 struct attach_statistics {
 	uint64_t guest, host;      /* samples in the guest and outside of it */
+	uint64_t outside;          /* samples of time outside by attach_options.outside */
 	uint64_t lost;             /* dropped by the backend */
 	unsigned int vcpus;        /* sampled now */
 	bool ended;                /* the VM's process has exited */

@@ -56,7 +56,10 @@ struct attach_guest_state {
 	bool cr3_of_task;
 	bool clock_known;
 	uint64_t clock; /* MSR_KVM_SYSTEM_TIME of the vCPU, if clock_known */
-	bool copied;    /* stacks were copied, and the chain has only the sampled address */
+	/* Why the vCPU was outside of the guest, for the samples of that time; NULL: other ones.
+	 */
+	const char *outside;
+	bool copied; /* stacks were copied, and the chain has only the sampled address */
 	struct attach_stack stacks[ATTACH_STACKS];
 	const struct guest_tasks_snapshot *tasks; /* of the vCPU; NULL: not read */
 	const struct attach_page *pages;          /* no duplicates, at most ATTACH_PAGES_MAX */
@@ -77,7 +80,8 @@ struct attach_sink {
 	 * Passes one sample. SAMPLE has time, period, CPL, vCPU, host thread, cost, and registers
 	 * (0: unknown), and SAMPLE_HOST if it was recorded outside of the guest, or
 	 * SAMPLE_OTHER_KERNEL if a nested guest ran; its task is unknown. CHAIN begins with the
-	 * sampled address and may be modified. STACK is NULL if the guest's registers are unknown.
+	 * sampled address and may be modified. STACK is NULL if the guest's registers are unknown,
+	 * except of samples of time outside: their event is not 0.
 	 * All arguments are valid during the call only.
 	 */
 	void (*sample)(void *context, struct sample *sample, struct guest_callchain *chain,
@@ -93,11 +97,24 @@ enum attach_event {
 	ATTACH_CYCLES, /* CPU cycles, in and outside of the guest */
 };
 
+/* Events of time outside of the guest: a bit mask. */
+enum attach_outside {
+	ATTACH_EXITS = 1 << 0,   /* from exits to the next entry */
+	ATTACH_OFF_CPU = 1 << 1, /* without a CPU */
+};
+
+/* The number of the event KIND of those in WANTED; 0 is the clock. */
+static inline uint16_t attach_outside_event(unsigned int wanted, enum attach_outside kind)
+{
+	return (uint16_t)(1 + __builtin_popcount(wanted & (kind - 1u)));
+}
+
 struct attach_target {
 	const struct vmm_process *process;
 	struct vmm_memory *memory;
 	unsigned int frequency;  /* Hz, for each vCPU thread */
 	enum attach_event event; /* the requested one */
+	unsigned int outside;    /* enum attach_outside */
 	bool own;                /* the VM belongs to this process */
 	unsigned int vcpus_max;  /* ids of vCPUs are below it, also those of hot-plugged ones */
 	bool callchains;
@@ -123,6 +140,7 @@ struct attach_backend {
 	const char *is; /* for messages: what it does, and its limits */
 	bool has_callchains;
 	bool has_cycles;            /* samples by ATTACH_CYCLES, too */
+	bool has_outside;           /* samples time outside of the guest, too */
 	unsigned int frequency_max; /* Hz; 0: unlimited */
 	bool emulated; /* works without KVM, and for processes that cannot be inspected */
 

@@ -52,10 +52,12 @@ static void compare_clocks(struct attach_source *source)
 static uint32_t ring_chunks(const struct attach_target *target)
 {
 	uint64_t vcpus = target->process->vcpu_count ? target->process->vcpu_count : 1,
-		 chunks = CHUNKS_LEAST;
+		 chunks = CHUNKS_LEAST,
+		 rate = target->frequency *
+			(1ull + (unsigned int)__builtin_popcount(target->outside));
 
 	while (chunks * 2 * vcpus <= CHUNKS_MOST &&
-	       chunks * SAMPLES_OF_CHUNK(BPF_USER_STACK_FIRST) * 5 < target->frequency * 2ull)
+	       chunks * SAMPLES_OF_CHUNK(BPF_USER_STACK_FIRST) * 5 < rate * 2)
 		chunks *= 2;
 	return (uint32_t)chunks;
 }
@@ -285,6 +287,24 @@ static void set_process(struct attach_source *source, const struct user_stack *p
 			process);
 }
 
+static int sample_outside_of(const struct attach_source *source, struct bpf_thread *thread)
+{
+	thread->outside = thread->memory.ring.vcpu->tid;
+	return bpf_outside_add(source->vm, &thread->memory, thread->outside,
+			       NS_PER_S / source->frequency, source->target->outside << 1);
+}
+
+/* The event is opened anew: after PERF_EVENT_IOC_PERIOD samples would have the old period (kernel:
+ * perf_event_period() and last_period). */
+static void detach_event(const struct attach_source *source, struct bpf_thread *thread)
+{
+	if (thread->outside)
+		bpf_outside_remove(source->vm, thread->outside);
+	thread->outside = 0;
+	bpf_link__destroy(thread->link); /* closes the event, too */
+	thread->link = NULL;
+}
+
 static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
 {
 	int error;
@@ -295,13 +315,15 @@ static int sample_thread(struct attach_source *source, struct bpf_thread *thread
 	error = bpf_vcpu_sample(source->vm, &thread->memory, thread->event_fd, &thread->link);
 	if (error)
 		close(thread->event_fd);
+	if (!error && source->target->outside)
+		error = sample_outside_of(source, thread);
 	return error;
 }
 
 /* Without any vCPU, e.g. after a reset, all are expected again. */
 static void free_thread(struct attach_source *source, struct bpf_thread *thread)
 {
-	bpf_link__destroy(thread->link); /* closes the event, too */
+	detach_event(source, thread);
 	bpf_vcpu_close(source->vm, &thread->memory);
 	free(thread);
 	if (!source->threads)
@@ -357,8 +379,7 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 		struct bpf_thread *removed = *link;
 
 		/* The detached program writes nothing more. */
-		bpf_link__destroy(removed->link);
-		removed->link = NULL;
+		detach_event(source, removed);
 		bpf_source_drain(source, removed);
 		*link = removed->next;
 		free_thread(source, removed);
@@ -410,14 +431,6 @@ static void fit_rings(struct attach_source *source)
 			log_debug("vCPU %u keeps its ring: %s", thread->vcpu.id, error_message());
 }
 
-/* The event is opened anew: after PERF_EVENT_IOC_PERIOD samples would have the old period (kernel:
- * perf_event_period() and last_period). */
-static void detach_event(struct bpf_thread *thread)
-{
-	bpf_link__destroy(thread->link);
-	thread->link = NULL;
-}
-
 /* Loading the program and making a ring would take longer than some threads exist. */
 static int move_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
@@ -427,7 +440,7 @@ static int move_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 
 	while (thread->vcpu.id != vcpu->id)
 		thread = thread->next;
-	detach_event(thread);
+	detach_event(source, thread);
 	error = find_vcpu(source, vcpu, &found);
 	if (error)
 		return error;
@@ -445,9 +458,10 @@ static int set_frequency(struct attach_source *source, unsigned int frequency)
 
 	source->paused = !frequency;
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
-		detach_event(thread);
+		detach_event(source, thread);
 	if (!frequency)
 		return 0;
+	source->frequency = frequency;
 	perf_event_set_frequency(&source->choice, frequency);
 	fit_rings(source);
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next) {
@@ -492,8 +506,10 @@ static int open_all(struct attach_source *source)
 	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency,
 				      target->event);
 
+	source->frequency = target->frequency;
 	source->chunks = ring_chunks(target);
 	source->user_stack = BPF_USER_STACK_FIRST;
+	bpf_programs_sample_outside(target->outside);
 	if (!error)
 		error = bpf_vm_open(&source->vm);
 	if (!error)
@@ -572,6 +588,7 @@ const struct attach_backend attach_bpf = {
 	      "in user space only: the stack pointer is in the VMCS), stops nothing",
 	.has_callchains = true,
 	.has_cycles = true,
+	.has_outside = true,
 	.probe = probe,
 	.open = open_bpf,
 	.event = event_of,

@@ -17,15 +17,19 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/bpf_library.h"
+#include "vmm/attach/kvm_tracepoint.h"
 
 #include "guest_sample.skel.h"
+
+#define OUTSIDE_LINKS 3
 
 /* All VMs of this process; with the lock. */
 static struct {
 	pthread_mutex_t lock;
 	struct guest_sample *programs; /* NULL: not loaded */
 	struct rip_events *rip_events; /* NULL: not needed */
-	bool avoid_cast;
+	bool avoid_cast, outside;
+	struct bpf_link *links[OUTSIDE_LINKS]; /* of the programs for time outside; NULL */
 	unsigned int vms;
 	bool vm_used[BPF_VMS_MAX], vcpu_map_used[BPF_VCPU_MAPS_MAX]; /* numbers in use */
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -49,11 +53,46 @@ struct bpf_vcpu_map {
 
 /* Loading */
 
+static int prepare_outside(struct guest_sample *programs, struct kvm_exit_tracepoint *tracepoint)
+{
+	int error = shared.outside ? kvm_exit_tracepoint_find(tracepoint) : 0;
+
+	bpf_program__set_autoload(programs->progs.begin_exit, shared.outside);
+	bpf_program__set_autoload(programs->progs.end_exit, shared.outside);
+	bpf_program__set_autoload(programs->progs.switch_vcpus, shared.outside);
+	programs->rodata->reason_offset = tracepoint->reason;
+	programs->rodata->isa_offset = tracepoint->isa;
+	programs->rodata->rip_offset = tracepoint->rip;
+	return !error && shared.outside && !tracepoint->rip
+		       ? error_set(-ENOTSUP, "this kernel's tracepoint kvm:kvm_exit lacks the "
+					     "guest's RIP: a newer kernel has it")
+		       : error;
+}
+
+/* The entry before the exit, so that each exit that is seen has its entry seen. */
+static int attach_outside(const struct guest_sample *programs, unsigned int tracepoint)
+{
+	shared.links[0] = bpf_program__attach(programs->progs.switch_vcpus);
+	if (shared.links[0])
+		shared.links[1] = bpf_program__attach(programs->progs.end_exit);
+	if (shared.links[1])
+		shared.links[2] =
+			kvm_exit_tracepoint_attach(tracepoint, programs->progs.begin_exit);
+	return shared.links[2] ? 0
+			       : error_set(-errno,
+					   "cannot attach to tracepoints of KVM and the scheduler: "
+					   "%s (run as root, or with CAP_BPF and CAP_PERFMON)",
+					   strerror(errno));
+}
+
 static int load(struct guest_sample *programs, const struct btf *kernel)
 {
 	const bool intel = !access("/sys/module/kvm_intel", F_OK);
-	int error;
+	struct kvm_exit_tracepoint tracepoint = { 0 };
+	int error = prepare_outside(programs, &tracepoint);
 
+	if (error)
+		return error;
 	bpf_map__set_max_entries(programs->maps.rip_events, (uint32_t)rip_events_count());
 	programs->rodata->is_amd = !intel && !access("/sys/module/kvm_amd", F_OK);
 	programs->rodata->can_cast =
@@ -71,6 +110,10 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 			"this kernel rejects the BPF program (%s): it needs Linux 6.1 and BTF, "
 			"see --verbose",
 			strerror(-error));
+	if (shared.outside)
+		error = attach_outside(programs, tracepoint.id);
+	if (error)
+		return error;
 	if (programs->rodata->can_cast &&
 	    direct_map_find(bpf_program__fd(programs->progs.try_direct_map)))
 		log_debug("%s: guest memory is read through the VMM's address space only",
@@ -101,6 +144,10 @@ static void detect_links(const struct bpf_program *program)
 
 static void unload(void)
 {
+	for (size_t i = 0; i < OUTSIDE_LINKS; i++) {
+		bpf_link__destroy(shared.links[i]);
+		shared.links[i] = NULL;
+	}
 	rip_events_close(shared.rip_events);
 	guest_sample__destroy(shared.programs);
 	shared.rip_events = NULL;
@@ -138,6 +185,13 @@ void bpf_programs_avoid_cast(bool avoid)
 {
 	pthread_mutex_lock(&shared.lock);
 	shared.avoid_cast = avoid;
+	pthread_mutex_unlock(&shared.lock);
+}
+
+void bpf_programs_sample_outside(bool wanted)
+{
+	pthread_mutex_lock(&shared.lock);
+	shared.outside = wanted;
 	pthread_mutex_unlock(&shared.lock);
 }
 
@@ -387,6 +441,25 @@ int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int
 	return *link ? 0
 		     : error_set(-errno, "cannot attach the BPF program to a perf event: %s",
 				 strerror(errno));
+}
+
+int bpf_outside_add(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, __u32 tid,
+		    uint64_t period, uint32_t wanted)
+{
+	const struct bpf_outside thread = { .place = (__u64)vcpu->map->number << 32 | vcpu->first,
+					    .period = period,
+					    .wanted = wanted };
+	int error = bpf_map__update_elem(vm->programs->maps.outside, &tid, sizeof(tid), &thread,
+					 sizeof(thread), BPF_ANY);
+
+	return error ? error_set(error, "cannot add a vCPU thread to a BPF map: %s",
+				 strerror(-error))
+		     : 0;
+}
+
+void bpf_outside_remove(const struct bpf_vm *vm, __u32 tid)
+{
+	bpf_map__delete_elem(vm->programs->maps.outside, &tid, sizeof(tid), 0);
 }
 
 /* Iterating */

@@ -21,6 +21,9 @@ struct bpf_vm;
 /* For tests: loads programs as for kernels before 6.2, without bpf_rdonly_cast(). */
 void bpf_programs_avoid_cast(bool avoid);
 
+/* Whether programs that are loaded later also sample time outside of the guest. */
+void bpf_programs_sample_outside(bool wanted);
+
 /* -ENOTSUP: not in this kernel; -EACCES: missing rights; -EMFILE: too many VMs; all with the
  * message. */
 int bpf_vm_open(struct bpf_vm **vm);
@@ -60,6 +63,16 @@ void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu);
  * bpf_link__destroy(), then owns EVENT_FD; on an error, with the message, the caller still does. */
 int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int event_fd,
 		    struct bpf_link **link);
+
+/*
+ * Samples the time that thread TID, in the initial PID namespace, spends outside of the guest as
+ * time of VCPU, which it runs: each PERIOD ns of the events WANTED, a bit mask of enum bpf_event.
+ * With bpf_programs_sample_outside(). Before a period or vCPU changes, the thread is removed.
+ * Errors of the map, with the message.
+ */
+int bpf_outside_add(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, __u32 tid,
+		    uint64_t period, uint32_t wanted);
+void bpf_outside_remove(const struct bpf_vm *vm, __u32 tid);
 
 /* True for guests of kvm_intel, whose RSP and CR3 are mostly unknown. While a VM is open. */
 bool bpf_programs_are_intel(void);

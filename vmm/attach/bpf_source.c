@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/error.h"
 #include "vmm/attach/bpf_skeletons.h"
+#include "vmm/attach/exit_row.h"
 #include "vmm/attach/kernel_tables.h"
 
 /* Converts records of the BPF program to samples */
@@ -166,6 +168,24 @@ static void fill_stacks(const struct bpf_whole_sample *from, struct attach_guest
 		};
 }
 
+_Static_assert(ATTACH_EXITS == 1 << (BPF_EVENT_EXIT - 1) &&
+		       ATTACH_OFF_CPU == 1 << (BPF_EVENT_OFF_CPU - 1),
+	       "the events are equal");
+
+static void describe_outside(const struct bpf_sample *from, char *text, size_t size)
+{
+	static const char *const off_cpu[] = {
+		[BPF_PREEMPTED] = "preempted", [BPF_HALTED] = "halted", [BPF_BLOCKED] = "blocked"
+	};
+	char name[EXIT_NAME_SIZE];
+
+	if (from->event == BPF_EVENT_EXIT)
+		snprintf(text, size, "exit %s",
+			 exit_reason_name(from->isa, (uint32_t)from->reason, name));
+	else
+		snprintf(text, size, "off-cpu %s", off_cpu[from->reason % BPF_OFF_CPU_REASONS]);
+}
+
 static void emit_sample(const struct attach_source *source, const struct bpf_thread *thread,
 			const struct bpf_whole_sample *from)
 {
@@ -178,6 +198,7 @@ static void emit_sample(const struct attach_source *source, const struct bpf_thr
 	uint8_t other = nested ? SAMPLE_OTHER_KERNEL : 0;
 	struct attach_page pages[ATTACH_PAGES_MAX];
 	struct guest_tasks_snapshot tasks;
+	char outside[sizeof(struct sample_outside)];
 	struct attach_guest_state stack = { .cr3_of_task = !known,
 					    .clock_known = head->flags & BPF_CLOCK_KNOWN,
 					    .clock = head->clock,
@@ -201,9 +222,16 @@ static void emit_sample(const struct attach_source *source, const struct bpf_thr
 
 	fill_chain(from, &chain, !sample.cpl);
 	fill_stacks(from, &stack);
+	if (head->event) {
+		describe_outside(head, outside, sizeof(outside));
+		stack.outside = outside;
+		sample.event =
+			attach_outside_event(source->target->outside, 1u << (head->event - 1));
+	}
 	if (guest && !nested)
 		fill_registers(head, sample.cpl, &stack.registers);
-	sink->sample(sink->context, &sample, &chain, guest && !nested ? &stack : NULL);
+	sink->sample(sink->context, &sample, &chain,
+		     guest && (!nested || head->event) ? &stack : NULL);
 }
 
 /* If KVM has not read RIP, the value is stale. */

@@ -19,6 +19,7 @@ struct bpf_thread {
 	struct vmm_vcpu vcpu;
 	int event_fd;
 	struct bpf_link *link;     /* owns event_fd */
+	__u32 outside;             /* TID whose time outside is sampled; 0: none */
 	struct bpf_vm_vcpu memory; /* shared with the program */
 	/* The layout of tasks that was published to the program, and its generation. */
 	struct guest_task_layout layout;
@@ -34,12 +35,13 @@ struct attach_source {
 	struct ring_buffer *bell;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
 	struct bpf_slots slots;
-	bool paused;         /* vCPUs are known, but have no events */
-	uint32_t chunks;     /* of a new ring */
-	uint32_t user_stack; /* bytes: the largest copy that was requested for a process */
-	uint32_t expected;   /* vCPUs that share a map */
-	uint64_t emitted;    /* samples */
-	uint64_t raw_offset; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
+	bool paused;            /* vCPUs are known, but have no events */
+	unsigned int frequency; /* Hz */
+	uint32_t chunks;        /* of a new ring */
+	uint32_t user_stack;    /* bytes: the largest copy that was requested for a process */
+	uint32_t expected;      /* vCPUs that share a map */
+	uint64_t emitted;       /* samples */
+	uint64_t raw_offset;    /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
 
 /* Passes all samples in the ring of THREAD, and the number of lost ones, to the sink. */

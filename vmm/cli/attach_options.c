@@ -31,8 +31,41 @@ static int set_agent(void *target, char *text)
 		       : error_set(-EINVAL, "--agent %s is not vsock:CID:PORT", text);
 }
 
-/* By enum attach_event. */
-static const char *const events[] = { "cpu-clock", "cycles", NULL };
+/* A clock, and events in addition to it. */
+static int set_event(void *target, char *text)
+{
+	static const char *const names[] = { "cpu-clock", "cycles", "kvm:exit", "kvm:off-cpu",
+					     NULL };
+	struct attach_options *options = &((struct attach_command_options *)target)->attach;
+	char *rest = text, *name;
+
+	options->event = ATTACH_CLOCK;
+	options->outside = 0;
+	while ((name = strsep(&rest, ","))) {
+		int index = option_choice("--event", name, names);
+
+		if (index < 0)
+			return index;
+		if (index < 2)
+			options->event = (enum attach_event)index;
+		else
+			options->outside |= index == 2 ? ATTACH_EXITS : ATTACH_OFF_CPU;
+	}
+	return 0;
+}
+
+/* The events of the recording after its clock, in the order of attach_outside_event(). */
+static void add_events(struct attach_command_options *options)
+{
+	if (options->attach.outside & ATTACH_EXITS)
+		perf_data_watches_add(
+			&options->events,
+			&(struct perf_data_watch){ .outside = true, .name = "kvm:exit" });
+	if (options->attach.outside & ATTACH_OFF_CPU)
+		perf_data_watches_add(
+			&options->events,
+			&(struct perf_data_watch){ .outside = true, .name = "kvm:off-cpu" });
+}
 
 #define AT(field) .offset = offsetof(struct attach_command_options, field)
 
@@ -49,8 +82,8 @@ static const struct option_row vm_rows[] = {
 	  AT(attach.monitor.socket) },
 	{ "backend", "WAY", "Sample by auto, bpf, perf, ptrace, qmp (auto)", OPTION_PARSE,
 	  .parse = set_backend },
-	{ "event", "NAME", "Sample by cpu-clock or cycles (cpu-clock)", OPTION_CHOICE,
-	  AT(attach.event), .letter = 'e', .choices = events },
+	{ "event", "NAME,...", "cpu-clock or cycles; also kvm:exit, kvm:off-cpu", OPTION_PARSE,
+	  .letter = 'e', .parse = set_event },
 	{ "stop-limit", "US", "ptrace: longest stop of a vCPU in us (200)", OPTION_NUMBER,
 	  AT(attach.stop_limit), .low = 1, .high = STOP_LIMIT_MAX },
 	{ "agent", "SOCKET", "Guest agent's socket, or vsock:CID:PORT", OPTION_PARSE,
@@ -130,6 +163,7 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 		error = option_table_parse(&command, argc, argv);
 	options->attach.frequency = options->record.frequency;
 	options->attach.callchains = options->record.callchains;
+	add_events(options);
 	options->names_vm = options->attach.pid || options->attach.monitor.domain ||
 			    options->attach.monitor.socket;
 	return error;

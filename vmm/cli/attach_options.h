@@ -5,6 +5,7 @@
 
 #include "vmm/attach/attachment.h"
 #include "vmm/cli/record_options.h"
+#include "vmm/perf_data/perf_data_watch.h"
 
 struct attach_command_options {
 	struct attach_options attach;
@@ -14,6 +15,7 @@ struct attach_command_options {
 	bool agent;               /* use the guest agent where there is a channel for it */
 	const char *agent_socket; /* the agent's socket; NULL: found automatically */
 	bool json;
+	struct perf_data_watches events; /* by attach.outside */
 };
 
 /* Ends the process with a message if the command line is wrong. -ENOMEM. */

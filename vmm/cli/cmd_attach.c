@@ -283,6 +283,8 @@ static int open_session(struct attachment *self)
 	struct session_agent_options agent;
 
 	record_options_apply(&options->record, &session);
+	if (options->attach.outside)
+		session.events = &options->events;
 	if (options->agent && attach_source_agent(self->attach, options->agent_socket, &agent))
 		session.agent = &agent;
 	return session_open(&self->session, &session);

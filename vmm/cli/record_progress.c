@@ -143,6 +143,9 @@ void attach_summary_log(const struct collector_statistics *statistics,
 		(unsigned long long)(statistics->samples - statistics->host),
 		(unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
 		(double)statistics->bytes / 1048576, output);
+	if (counts->outside)
+		log_info("%llu samples of the time outside of the guest, by its events",
+			 (unsigned long long)counts->outside);
 	log_times(&counts->times);
 	if (counts->stops.limit)
 		log_stops(&counts->stops);
@@ -201,12 +204,13 @@ void attach_summary_print(const struct collector_statistics *statistics,
 			  const struct attach_statistics *counts,
 			  const struct agent_statistics *agent, const char *backend, double seconds)
 {
+	uint64_t guest = statistics->samples - statistics->host;
 	json_t *summary =
-		json_pack("{s:s,s:f,s:I,s:I,s:I,s:I,s:b}", "backend", backend, "seconds", seconds,
-			  "guest_samples", (json_int_t)(statistics->samples - statistics->host),
-			  "host_samples", (json_int_t)statistics->host, "written",
-			  (json_int_t)statistics->readable, "lost", (json_int_t)statistics->lost,
-			  "vm_ended", counts->ended);
+		json_pack("{s:s,s:f,s:I,s:I,s:I,s:I,s:I,s:b}", "backend", backend, "seconds",
+			  seconds, "guest_samples", (json_int_t)guest, "outside_samples",
+			  (json_int_t)counts->outside, "host_samples", (json_int_t)statistics->host,
+			  "written", (json_int_t)statistics->readable, "lost",
+			  (json_int_t)statistics->lost, "vm_ended", counts->ended);
 
 	/* The guest chose these bytes: left out if they are not UTF-8. */
 	json_object_set_new(summary, "kernel", json_string(statistics->release));

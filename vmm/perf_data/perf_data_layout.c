@@ -254,15 +254,31 @@ static void read_callchain(struct cursor *cursor, struct perf_data_sample *sampl
 	cursor->offset += count * sizeof(uint64_t);
 }
 
+/* Other events may have any text of a BPF program. */
+static bool is_outside(const struct perf_data_event *event)
+{
+	return event->type == PERF_TYPE_SOFTWARE && event->config == PERF_COUNT_SW_BPF_OUTPUT &&
+	       event->name &&
+	       (!strcmp(event->name, "kvm:exit") || !strcmp(event->name, "kvm:off-cpu"));
+}
+
+static void read_reason(struct span raw, const struct perf_data_event *event,
+			struct perf_data_sample *sample)
+{
+	if (is_outside(event) && raw.size <= 128 && memchr(raw.data, 0, raw.size))
+		sample->reason = (const char *)raw.data;
+}
+
 /* Reads our data of a hit; the first versions had no hit count. */
 static void read_raw(struct cursor *cursor, const struct perf_data_event *event,
 		     struct perf_data_sample *sample)
 {
 	const size_t least = offsetof(struct perf_data_hit_values, hits);
+	struct span raw;
 	uint32_t size;
 
 	if (!span_u32(cursor->span, cursor->offset, &size) ||
-	    !span_contains(cursor->span, cursor->offset + sizeof(size), size)) {
+	    !span_part(cursor->span, cursor->offset + sizeof(size), size, &raw)) {
 		cursor->good = false;
 		return;
 	}
@@ -270,6 +286,7 @@ static void read_raw(struct cursor *cursor, const struct perf_data_event *event,
 		sample->has_values =
 			span_copy(cursor->span, cursor->offset + sizeof(size), &sample->values,
 				  size < sizeof(sample->values) ? least : sizeof(sample->values));
+	read_reason(raw, event, sample);
 	cursor->offset += sizeof(size) + size;
 }
 

@@ -48,6 +48,7 @@ struct perf_data_sample {
 	size_t callchain_size;
 	bool has_values; /* of a watch: */
 	struct perf_data_hit_values values;
+	const char *reason; /* of an event of time outside of the guest; any bytes; NULL: none */
 };
 
 struct perf_data_mapping_event {

@@ -43,11 +43,25 @@ void perf_data_describe_event(struct perf_event_attr *attribute,
 		attribute->sample_type |= PERF_SAMPLE_CALLCHAIN;
 }
 
+/* The reason is raw data, as of a sample that a BPF program has written: perf script shows it. */
+static void describe_outside(struct perf_event_attr *attribute, const struct perf_event_attr *clock)
+{
+	*attribute = *clock;
+	attribute->type = PERF_TYPE_SOFTWARE;
+	attribute->config = PERF_COUNT_SW_BPF_OUTPUT;
+	attribute->sample_type |= PERF_SAMPLE_RAW;
+	attribute->mmap = attribute->mmap2 = attribute->comm = attribute->cgroup = 0;
+}
+
 /* The values before and after are raw data: struct perf_data_hit_values. */
 void perf_data_describe_watch(struct perf_event_attr *attribute,
 			      const struct perf_event_attr *clock,
 			      const struct perf_data_watch *watch)
 {
+	if (watch->outside) {
+		describe_outside(attribute, clock);
+		return;
+	}
 	*attribute = *clock;
 	attribute->type = PERF_TYPE_BREAKPOINT;
 	attribute->config = 0;

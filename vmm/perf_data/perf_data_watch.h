@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The watches of a recording: all its events but the first. Watches can be added during the
- * recording; a removed one keeps its event and its samples in the file.
+ * The watches of a recording, and its events of time outside of the guest: all its events but the
+ * first. Watches can be added during the recording; a removed one keeps its event and its samples
+ * in the file.
  *
  *	perf_data_watches_add, _set_address	one thread at a time
  *	perf_data_watches_count, _address	any thread, also at the same time
@@ -11,14 +12,17 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Per recording, removed ones included. */
 #define PERF_DATA_WATCHES_MAX 64
 
-/* A breakpoint or a data watchpoint (PERF_TYPE_BREAKPOINT). */
+/* A breakpoint or a data watchpoint (PERF_TYPE_BREAKPOINT), or, with OUTSIDE, which leaves the rest
+ * 0 but the name, time outside of the guest, whose samples have SAMPLE_OUTSIDE. */
 struct perf_data_watch {
+	bool outside;
 	const char *name;         /* of the event, in perf's form: "mem:0xffffffff81a01234:w" */
 	uint32_t type;            /* HW_BREAKPOINT_R, W, X of linux/hw_breakpoint.h */
 	uint64_t length;          /* bytes */
@@ -57,6 +61,7 @@ static inline void perf_data_watches_add(struct perf_data_watches *watches,
 	struct perf_data_watch *added = &watches->list[count];
 
 	assert(count < PERF_DATA_WATCHES_MAX);
+	added->outside = watch->outside;
 	added->name = watch->name;
 	added->type = watch->type;
 	added->length = watch->length;

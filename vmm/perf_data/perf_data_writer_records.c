@@ -141,6 +141,17 @@ static void add_values(struct bytes *record, const struct sample_hit *hit)
 	bytes_add(record, &values, sizeof(values));
 }
 
+static void add_reason(struct bytes *record, const struct sample_outside *outside)
+{
+	size_t length = strnlen(outside->reason, sizeof(outside->reason) - 1);
+	/* With its size it fills 8 bytes. */
+	size_t size = (sizeof(uint32_t) + length + 1 + 7) / 8 * 8 - sizeof(uint32_t);
+
+	bytes_add_u32(record, (uint32_t)size);
+	bytes_add(record, outside->reason, length);
+	bytes_add_zeros(record, size - length);
+}
+
 /* From inside the guest, everything outside is the hypervisor. */
 static uint16_t host_misc(const struct perf_data_writer *writer, bool kernel)
 {
@@ -178,6 +189,7 @@ int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sam
 			       const struct perf_data_task *task, uint64_t cgroup)
 {
 	const struct sample_hit *hit = sample_hit(sample);
+	const struct sample_outside *outside = sample_outside(sample);
 	int error = check_sample(writer, sample->vcpu, sample->event);
 	struct bytes *record = &writer->record;
 
@@ -202,6 +214,8 @@ int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sam
 		add_values(record, hit);
 		add_registers(record, sample, hit);
 	}
+	if (outside)
+		add_reason(record, outside);
 	if (writer->facts.attribute.sample_type & PERF_SAMPLE_CGROUP)
 		bytes_add_u64(record, cgroup);
 	return perf_data_writer_end(writer);

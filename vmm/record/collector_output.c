@@ -78,18 +78,15 @@ static int write_late(struct collector_output *output, const struct sample *samp
 		      const struct perf_data_task *task, uint64_t cgroup)
 {
 	struct sample *copy = malloc(sample_length(sample));
-	struct sample_hit hit;
+	size_t end = sample_hit_offset(sample), size = sample_deferred_offset(sample) - end;
 	int error;
 
 	if (!copy)
 		return error_set(-ENOMEM, "no memory for a sample");
 	memcpy(copy, sample, sample_length(sample));
-	if (copy->event)
-		hit = *sample_hit(copy);
 	copy->user_depth = copy->mappings = copy->deferred = 0;
 	copy->flags |= SAMPLE_USER_TRUNCATED | (sample->cpl ? SAMPLE_UNCERTAIN : 0);
-	if (copy->event)
-		*sample_write_hit(copy) = hit;
+	memcpy(sample_write_hit(copy), (const char *)sample + end, size);
 	error = perf_data_writer_sample_of(output->writer, copy, task, cgroup);
 	free(copy);
 	return error;

@@ -6,7 +6,7 @@
 static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
 {
 	if (sample->event)
-		return; /* the hits of a watch are counted by the watch */
+		return; /* the hits of a watch and samples of time outside are counted elsewhere */
 	statistics->samples++;
 	statistics->host += !!(sample->flags & SAMPLE_HOST);
 	statistics->kernel += !sample->cpl && !(sample->flags & SAMPLE_HOST);

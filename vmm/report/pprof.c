@@ -346,12 +346,29 @@ static void put_period(struct writer *writer, const struct profile_event *event)
 	put(writer, &part);
 }
 
+/* Two values of time are distinguished by their event. */
+static void put_outside_types(struct writer *writer, const char *event)
+{
+	char name[64];
+	const char *kept;
+
+	snprintf(name, sizeof(name), "%s samples", event);
+	kept = pool_string(&writer->pool, name);
+	if (kept)
+		put_type(writer, kept, "count");
+	else
+		fail(writer, -ENOMEM);
+	put_type(writer, event, "nanoseconds");
+}
+
 static void put_types(struct writer *writer, const struct profile *profile)
 {
 	for (size_t i = 0; i < profile_event_count(profile); i++) {
 		const struct profile_event *event = profile_event(profile, i);
 
-		if (event->unit == PROFILE_NANOSECONDS) {
+		if (event->unit == PROFILE_NANOSECONDS && !strncmp(event->name, "kvm:", 4)) {
+			put_outside_types(writer, event->name);
+		} else if (event->unit == PROFILE_NANOSECONDS) {
 			put_type(writer, "samples", "count");
 			put_type(writer, "cpu", "nanoseconds");
 		} else {

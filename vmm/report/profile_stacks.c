@@ -177,7 +177,8 @@ static void copy_summary(struct profile *profile)
 
 static bool is_clock(const char *name)
 {
-	static const char *const clocks[] = { "cpu-clock", "task-clock", "wall-clock" };
+	static const char *const clocks[] = { "cpu-clock", "task-clock", "wall-clock", "kvm:exit",
+					      "kvm:off-cpu" };
 
 	/* Modifiers may follow, as in "cpu-clock:ppp". */
 	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)

@@ -272,6 +272,16 @@ static int add_host_frame(struct symbolizer *symbolizer, size_t *depth)
 	return 0;
 }
 
+static int add_reason(struct symbolizer *symbolizer, const char *reason, size_t *depth)
+{
+	const struct profile_frame *frame = symbolizer_reason_frame(symbolizer, reason);
+
+	if (!frame)
+		return symbolizer_out_of_memory(symbolizer);
+	push(symbolizer, frame, 0, depth);
+	return 0;
+}
+
 static int add_frames(struct symbolizer *symbolizer, const struct perf_data_sample *sample,
 		      size_t *depth)
 {
@@ -280,6 +290,11 @@ static int add_frames(struct symbolizer *symbolizer, const struct perf_data_samp
 
 	if (sample->misc == PERF_RECORD_MISC_HYPERVISOR)
 		return add_host_frame(symbolizer, depth);
+	if (sample->reason) {
+		error = add_reason(symbolizer, sample->reason, depth);
+		if (error || symbolizer->options.leaves_only)
+			return error;
+	}
 	error = add_frame(symbolizer, &view, sample->ip, false, depth);
 	if (!error && !symbolizer->options.leaves_only)
 		error = add_callchain(symbolizer, sample, view, depth);

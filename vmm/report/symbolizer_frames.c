@@ -173,6 +173,18 @@ const struct profile_frame *symbolizer_host_frame(struct symbolizer *symbolizer)
 	return keep_frame(symbolizer, &frame);
 }
 
+const struct profile_frame *symbolizer_reason_frame(struct symbolizer *symbolizer,
+						    const char *reason)
+{
+	struct frame frame = { .shown = { .image = PROFILE_HOST_IMAGE } };
+	char text[80];
+
+	snprintf(text, sizeof(text), "[%s]", reason);
+	frame.shown.symbol = pool_string(&symbolizer->pool, text);
+	frame.start = (uintptr_t)frame.shown.symbol; /* one string per reason */
+	return frame.shown.symbol ? keep_frame(symbolizer, &frame) : NULL;
+}
+
 static const struct frame *whole(const struct symbolized_frame *frame)
 {
 	return (const struct frame *)((const char *)frame->frame - offsetof(struct frame, shown));

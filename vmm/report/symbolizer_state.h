@@ -86,6 +86,9 @@ int symbolizer_resolve(struct symbolizer *symbolizer, const struct profile_space
 		       bool kernel, struct profile_frame_cache_entry *entry);
 /* The one frame for everything that ran outside the guest. NULL without memory. */
 const struct profile_frame *symbolizer_host_frame(struct symbolizer *symbolizer);
+/* The frame for REASON to be outside, any bytes. NULL without memory. */
+const struct profile_frame *symbolizer_reason_frame(struct symbolizer *symbolizer,
+						    const char *reason);
 
 static inline uint64_t hash_pointer(const void *pointer)
 {

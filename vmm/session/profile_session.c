@@ -181,6 +181,8 @@ static struct perf_data_options output_options(const struct session *session)
 	};
 
 	options->source.ops->describe(options->source.context, &output);
+	if (options->events)
+		output.watches = options->events;
 	output.callchains &= options->callchains;
 	return output;
 }

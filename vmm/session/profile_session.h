@@ -69,7 +69,9 @@ struct session_options {
 	struct image_parser *parser;         /* as in collector_options; outlives the session */
 	const char *command_line;            /* for the recording's header */
 	const struct flight_options *flight; /* NULL: all samples are written as they arrive */
-	const struct perf_data_room *room;   /* for OUTPUT, as in perf_data_options; NULL */
+	/* Events of the source after its clock, as in perf_data_options; NULL: what it describes */
+	const struct perf_data_watches *events;
+	const struct perf_data_room *room; /* for OUTPUT, as in perf_data_options; NULL */
 	bool buildid_cache;
 	const struct build_id_cache_location *cache; /* as collector_options.names; NULL */
 	/* Its fd is closed by the session; NULL: no agent. */

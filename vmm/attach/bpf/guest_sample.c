@@ -250,6 +250,7 @@ static __always_inline void fill_sample(struct bpf_perf_event_data *ctx, struct 
 
 	sample->time = bpf_ktime_get_ns();
 	sample->period = period;
+	sample->event = BPF_EVENT_CLOCK;
 	sample->tid = known->inner_tid;
 	sample->flags = sample->cpl = sample->addresses = sample->copied = 0;
 	sample->cr3 = 0;
@@ -285,7 +286,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (!scratch || !scratch->vcpu.vcpu)
 		return 0;
 	period = read_period(ctx, scratch); /* also of a lost sample */
-	sample = reserve(map, first, &scratch->vcpu, &ahead);
+	sample = scratch->vcpu.writing ? 0 : reserve(map, first, &scratch->vcpu, &ahead);
 	if (!sample) {
 		scratch->vcpu.lost++;
 		return 0;
@@ -294,6 +295,9 @@ int sample(struct bpf_perf_event_data *ctx)
 	commit(&scratch->vcpu, ahead + sample->head.size, scratch->wakes);
 	return 0;
 }
+
+/* Uses the functions above. */
+#include "vmm/attach/bpf/outside_sample.h"
 
 /* Run by the loader only: the current process is the loader. */
 SEC("syscall")

@@ -143,9 +143,11 @@ struct bpf_vcpu {
 	__u32 tid, inner_tid; /* of that thread, as in struct bpf_found */
 	__u32 callchains;     /* record call chains */
 	__u32 by_nmi; /* the event interrupts by NMI: a hardware counter does, the clock does not */
-	/* Written by the program. */
-	__u64 head; /* of the ring: bytes written since the start */
-	__u64 lost; /* samples without room in the ring */
+	/* Written by the programs. */
+	__u32 writing; /* a sample of time outside of the guest: an NMI must not write another one
+			*/
+	__u64 head;    /* of the ring: bytes written since the start */
+	__u64 lost;    /* samples without room in the ring */
 	/* Written by the reader. */
 	__u64 tail;         /* of the ring: bytes read since the start */
 	__u32 reader_waits; /* for the bell; the program rings it once and clears this */
@@ -157,6 +159,34 @@ struct bpf_vcpu {
 
 /* Bytes of a map element. */
 #define BPF_CHUNK (128u << 10)
+
+enum bpf_event { BPF_EVENT_CLOCK, BPF_EVENT_EXIT, BPF_EVENT_OFF_CPU, BPF_EVENTS };
+
+/* Why a vCPU thread leaves its CPU. */
+enum bpf_off_cpu {
+	BPF_PREEMPTED,
+	BPF_HALTED,
+	BPF_BLOCKED,
+	BPF_OFF_CPU_REASONS,
+	BPF_OFF_CPU_ROOM, /* a power of two, for the verifier */
+};
+
+/* The time that a vCPU thread spends outside of the guest: an element of a map by thread, which
+ * the loader adds and removes. All times are in ns. */
+struct bpf_outside {
+	/* Written by the loader. */
+	__u64 place;  /* of the vCPU: number of its map in the upper half, and its element */
+	__u64 period; /* of a sample */
+	__u64 wanted; /* bit mask of enum bpf_event */
+	/* Written by the programs. */
+	__u64 exited;                /* when the guest's execution ended; 0: it runs */
+	__u64 rip;                   /* of the guest, at that time */
+	__u32 reason, isa;           /* of that exit */
+	__u64 left;                  /* when the thread left its CPU; 0: it has one */
+	__u64 why;                   /* enum bpf_off_cpu */
+	__u64 rest[BPF_EVENTS];      /* time of no sample yet: less than PERIOD */
+	__u64 due[BPF_OFF_CPU_ROOM]; /* time off CPU of samples that the next entry records */
+};
 
 enum bpf_sample_flags {
 	BPF_IN_GUEST = 1 << 0,
@@ -215,6 +245,9 @@ struct bpf_sample {
 	__u32 flags;  /* enum bpf_sample_flags */
 	__u64 time;   /* ns, CLOCK_MONOTONIC */
 	__u64 period; /* of the event, in whole periods */
+	__u32 event;  /* enum bpf_event */
+	__u32 isa;    /* of an exit: KVM_ISA_VMX 1, KVM_ISA_SVM 2 (kernel: arch/x86/kvm/trace.h) */
+	__u64 reason; /* of an exit: as the tracepoint has it; off CPU: enum bpf_off_cpu */
 	__u32 cost;   /* ns that the program took */
 	__u32 tid;
 	__u32 cpl;

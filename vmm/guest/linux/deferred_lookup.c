@@ -156,4 +156,6 @@ void deferred_lookup(const struct guest_kernel *kernel, const struct guest_view 
 		to->flags &= (uint8_t)~SAMPLE_LOOKUP_INCOMPLETE;
 	if (hit)
 		*sample_write_hit(to) = *hit;
+	else if (sample_outside(from))
+		*sample_write_outside(to) = *sample_outside(from);
 }
