@@ -110,7 +110,7 @@ static uint64_t show(const struct guest_clock *clock, uint64_t host)
 
 	if (!clock->steps)
 		return time;
-	/* it stands nearly still where it would run back */
+	/* it nearly stops where it would run back */
 	if (before - (int64_t)(in - in / 1000) > set)
 		return time + (uint64_t)before - in + in / 1000;
 	return time + (uint64_t)set;
@@ -127,9 +127,9 @@ static void check_event(const struct agent_clock *clock, const struct event *eve
 	uint64_t away = at > event->host ? at - event->host : event->host - at;
 
 	if (away > error)
-		FAIL_TEST("ppm %d, steps %llu: %llu ns from the truth, said %llu", guest_clock->ppm,
-			  (unsigned long long)guest_clock->steps, (unsigned long long)away,
-			  (unsigned long long)error);
+		FAIL_TEST("ppm %d, steps %llu: %llu ns from the truth, reported %llu",
+			  guest_clock->ppm, (unsigned long long)guest_clock->steps,
+			  (unsigned long long)away, (unsigned long long)error);
 	CHECK(error <= AGENT_CLOCK_ERROR_MAX);
 }
 
@@ -216,8 +216,8 @@ static uint64_t show_loaded(const struct loaded_clock *clock, uint64_t host)
 }
 
 /*
- * Messages come when the guest was loaded just now. How many events are farther from the truth than
- * is said?
+ * Messages arrive just after a load of the vCPU. The number of events whose error is larger than
+ * the reported bound.
  */
 static unsigned int count_wrong(const struct loaded_clock *loaded, uint64_t unseen)
 {
@@ -232,7 +232,7 @@ static unsigned int count_wrong(const struct loaded_clock *loaded, uint64_t unse
 			      random_below(20000);
 		uint64_t width = random_below(100000);
 
-		/* Kept clear of the loads that are ahead: an exchange there tells of that. */
+		/* Not near the loads that are ahead, which an exchange there would reveal. */
 		if (to / loaded->interval % AHEAD_EVERY < AHEAD_EVERY / 2)
 			to += AHEAD_EVERY / 2 * loaded->interval;
 		CHECK_EQUAL(take(&clock, to - width / 2, to + width / 2, show_loaded(loaded, to)),
@@ -283,8 +283,10 @@ TEST(agent_clock, what_is_unseen_is_taken_off_what_an_exchange_may_take)
 	CHECK(error >= 30 * MS);
 }
 
-/* Messages that take up to 80 ms to either side: not each exchange serves, and behind one that does
- * not a new session begins. */
+/*
+ * Messages take up to 80 ms in each direction, so some exchanges are not usable. After one of
+ * these a new session begins.
+ */
 static void what_serves_gives_all_a_place(struct guest_clock guest_clock)
 {
 	struct agent_clock clock = { 0 };
@@ -322,7 +324,7 @@ TEST(agent_clock, vague_exchange_serves_if_all_before_it_has_a_place)
 	what_serves_gives_all_a_place((struct guest_clock){ .ppm = -10000 });
 }
 
-/* Whatever comes between them, times have the order of the guest's. */
+/* The order of converted times is that of the guest's, with any exchanges between them. */
 TEST(agent_clock, time_never_runs_backwards)
 {
 	struct agent_clock clock = { 0 };

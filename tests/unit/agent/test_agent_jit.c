@@ -59,7 +59,7 @@ static bool set_up(struct fixture *fixture)
 	return !agent_start(&fixture->agent, &options);
 }
 
-/* Behind agent_stop(). */
+/* After agent_stop(). */
 static void tear_down_process(struct fixture *fixture)
 {
 	kill(fixture->process, SIGTERM);
@@ -129,8 +129,8 @@ static bool is_disturbed(const struct fixture *fixture)
 }
 
 /*
- * The name that is there now. How late a map is looked at again is up to the machine, and of the
- * time before nothing is known: then what is there later tells.
+ * The current symbol. The time until the next read of a map depends on the machine's load, and the
+ * symbol is unknown until then, so this waits for it.
  */
 static const char *wait_for_name(struct fixture *fixture, pid_t pid, uint64_t address)
 {
@@ -340,8 +340,8 @@ static bool loses(struct fixture *fixture)
 	return statistics.lost > 0;
 }
 
-/* Its kernel tells all processes anew as if they had just run their programs, later than their maps
- * were made. */
+/* The agent reports all processes again as if they had just executed their programs, after their
+ * maps were written. */
 TEST(agent_jit, a_map_is_sent_again_after_a_loss)
 {
 	struct fixture fixture;
@@ -429,7 +429,7 @@ static bool holds(const struct fixture *fixture, pid_t pid)
 }
 
 /* Which program runs is remembered, but its container may be ended. */
-TEST(agent_jit, no_file_system_is_held_while_nobody_asks)
+TEST(agent_jit, no_file_system_is_held_without_a_request)
 {
 	struct fixture fixture;
 	pid_t child;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent on kernels that know less: perf_event_open(2) refuses what each of them would not know,
- * as perf_copy_attr() does (kernel/events/core.c: reserved bits, and what is behind its own size).
+ * The agent on older kernels: perf_event_open(2) refuses what each of them does not support, as
+ * perf_copy_attr() does (kernel/events/core.c: reserved bits, and fields after its own size).
  * The rest is this machine's kernel.
  */
 #include <errno.h>
@@ -72,7 +72,7 @@ static int install_filter(void)
 			    &filter);
 }
 
-/* What the kernel would say to ATTRIBUTE, of SIZE bytes; 0: it takes it. */
+/* The kernel's error for ATTRIBUTE, of SIZE bytes; 0: it accepts it. */
 static int answer_of(const struct old_kernel *kernel, const struct perf_event_attr *attribute,
 		     size_t size)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is said of the agent's program: its size, what it needs, when it ends; and
- * what else of this machine's kernel it tells than tests/unit/guest-agent/test_guest_agent.c looks
- * at.
+ * Documented properties of the agent's program: its size, its memory and its end; and reports that
+ * tests/unit/guest-agent/test_guest_agent.c does not check.
  */
 #include <fcntl.h>
 #include <gelf.h>
@@ -241,8 +240,8 @@ static bool is_end_of(const struct sideband *record, void *pid)
 	return record->type == SIDEBAND_EXIT && record->pid == *(const uint32_t *)pid;
 }
 
-/* While programs come and go, until it has told that the last one is over. FEATURE: how it hears of
- * them. */
+/* While programs start and end, until the end of the last one is reported. FEATURE: the source of
+ * these events. */
 static void check_resident(enum agent_fixture_end end, uint32_t feature)
 {
 	struct agent_statistics statistics;
@@ -255,7 +254,7 @@ static void check_resident(enum agent_fixture_end end, uint32_t feature)
 	agent_statistics(fixture.agent, &statistics);
 	if (!(statistics.features & feature)) {
 		agent_fixture_tear_down(&fixture, NULL);
-		SKIP("this machine's kernel does not tell of processes in that way, or not this user");
+		SKIP("this machine's kernel has no such events of processes, or not for this user");
 	}
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_snapshot_is_done));
 	latest = run_programs(PROCESSES);
@@ -276,15 +275,14 @@ TEST(agent_program, needs_less_than_2_MiB_where_its_kernel_allows_no_events)
 	check_resident(AGENT_WITHOUT_EVENTS, AGENT_FEATURE_CONNECTOR);
 }
 
-/* Code that the kernel made at run time, of the latest program of that name; told: and that it
- * went. */
+/* Code that the kernel generated for the latest program of that name. */
 struct code {
 	char name[BPF_OBJ_NAME_LEN];
 	uint64_t start, length;
-	bool told;
+	bool unloaded; /* as reported */
 };
 
-static void look_at_code(const struct sideband *record, struct code *code)
+static void update_code(const struct sideband *record, struct code *code)
 {
 	const struct sideband_module *made = (const void *)record;
 	const struct sideband_munmap *gone = (const void *)record;
@@ -295,7 +293,7 @@ static void look_at_code(const struct sideband *record, struct code *code)
 		code->start = made->start;
 		code->length = made->length;
 	} else if (record->type == SIDEBAND_MODULE_UNLOAD && code->length) {
-		code->told |= gone->start == code->start && gone->length == code->length;
+		code->unloaded |= gone->start == code->start && gone->length == code->length;
 	}
 }
 
@@ -346,15 +344,14 @@ static void read_code(struct fixture *fixture, struct code *code)
 
 	while ((record = ring_read(fixture->ring)))
 		if (record->type == RECORD_SIDEBAND)
-			look_at_code((const struct sideband *)record->payload, code);
+			update_code((const struct sideband *)record->payload, code);
 	ring_read_done(fixture->ring);
 }
 
-/* As the kernel's KSYMBOL events say. Where the machine is busy it loses any number of them: but
- * not all. */
+/* From the kernel's KSYMBOL events. On a busy machine some of them are lost. */
 TEST(agent_program, reports_the_code_of_a_BPF_program)
 {
-	struct code code = { .told = false };
+	struct code code = { .unloaded = false };
 	struct fixture fixture;
 	bool loaded;
 
@@ -365,12 +362,12 @@ TEST(agent_program, reports_the_code_of_a_BPF_program)
 	REQUIRE(set_up(&fixture, NULL));
 	CHECK(wait_for_session(&fixture));
 	loaded = features_of(&fixture) & AGENT_FEATURE_KSYMBOLS;
-	for (int i = 0; i < PROGRAMS_MAX && loaded && !code.told; i++) {
+	for (int i = 0; i < PROGRAMS_MAX && loaded && !code.unloaded; i++) {
 		loaded = run_program(&code);
 		usleep(50000);
 		read_code(&fixture, &code);
 	}
-	CHECK(code.told || !loaded);
+	CHECK(code.unloaded || !loaded);
 	tear_down(&fixture);
 	if (!loaded)
 		SKIP("perf events of BPF programs, or bpf(2), are not allowed here");
@@ -484,7 +481,7 @@ TEST(agent_program, sees_files_as_processes_elsewhere_do)
 		check_elsewhere(false);
 		check_elsewhere(true);
 	} else {
-		FAIL_TEST("/bin/true can not be copied to %s", other);
+		FAIL_TEST("/bin/true cannot be copied to %s", other);
 	}
 	snprintf(program, sizeof(program), "%s/program", other);
 	unlink(program);

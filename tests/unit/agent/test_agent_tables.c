@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host's side of tables: what is asked for, what comes, and what a hostile guest sends. */
+/* The host's side of tables: requests, answers, and a hostile guest. */
 #include "vmm/agent/agent_tables.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ static struct agent_tables *make_tables(void)
 	return agent_tables_new(&account);
 }
 
-TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
+TEST(agent_tables, one_at_a_time_is_requested_and_arrives_in_parts)
 {
 	struct agent_tables *tables = make_tables();
 	struct agent_tables_statistics statistics;
@@ -91,7 +91,7 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	CHECK_STRING(ask->path, "/bin/x");
 	CHECK(!memcmp(ask->build_id, image.build_id, 20));
 	CHECK(agent_tables_next(tables, 2) == NULL);
-	/* The first one is not there; the second is asked for. */
+	/* The first file is missing; the second is requested. */
 	answer.message = (struct agent_message){ .size = sizeof(struct agent_message) +
 							 sizeof(struct agent_table),
 						 .type = AGENT_TABLE };
@@ -116,7 +116,7 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	CHECK_EQUAL(account.used, 0);
 }
 
-/* Before what waits, apart from images, and not again while it is asked for. */
+/* Its request precedes the waiting ones of images, and is not repeated before the answer. */
 TEST(agent_tables, the_kernel_s_comes_first)
 {
 	struct agent_tables *tables = make_tables();
@@ -185,8 +185,8 @@ TEST(agent_tables, the_oldest_go_where_the_memory_is_full)
 	CHECK_EQUAL(account.used, 0);
 }
 
-/* A few KiB that unpack to more than there may be; garbage; an end that is none; answers nobody
- * asked for. */
+/* A few KiB that unpack to more than the limit; garbage; an invalid end; answers without a
+ * request. */
 TEST(agent_tables, hostile_guest_gets_no_more_than_its_memory)
 {
 	struct agent_tables *tables = make_tables();
@@ -214,7 +214,7 @@ TEST(agent_tables, hostile_guest_gets_no_more_than_its_memory)
 	for (unsigned int i = 0; i < AGENT_TABLES_WAITING; i++)
 		CHECK_EQUAL(agent_tables_request(tables, &image), 0);
 	CHECK_EQUAL(agent_tables_request(tables, &image), -EAGAIN);
-	/* One that never answers is given up, and the next one is asked. */
+	/* A request without an answer times out, and the next one is sent. */
 	REQUIRE(agent_tables_next(tables, 5) != NULL);
 	CHECK(agent_tables_next(tables, 6) == NULL);
 	CHECK(agent_tables_next(tables, 6 + AGENT_TABLES_PATIENCE) != NULL);

@@ -34,9 +34,9 @@ struct guest {
 	struct agent_stream stream;
 	struct ring *ring;
 	struct agent *agent;
-	/* Its clock is PPM fast and BEHIND ns behind the host's. */
+	/* Its clock is PPM fast and LAG ns later than the host's. */
 	int ppm;
-	uint64_t behind;
+	uint64_t lag;
 	uint32_t version; /* in its AGENT_HELLO */
 	useconds_t slow;  /* us: delay of each message in each direction */
 	bool open;
@@ -70,7 +70,7 @@ static uint64_t now(void)
 
 static uint64_t guest_time(uint64_t host)
 {
-	return host - guest.behind + (uint64_t)((__int128)host * guest.ppm / 1000000);
+	return host - guest.lag + (uint64_t)((__int128)host * guest.ppm / 1000000);
 }
 
 static void send_bytes(const void *bytes, size_t size)
@@ -170,9 +170,9 @@ static void answer_start(const struct agent_start *start)
 static void run_back_after_a_loss(void)
 {
 	report_lost(1, 1);
-	guest.behind += 3000 * MS;
+	guest.lag += 3000 * MS;
 	report_event();
-	guest.behind -= 3000 * MS;
+	guest.lag -= 3000 * MS;
 }
 
 static void answer_ping(const struct agent_ping *ping)
@@ -181,7 +181,7 @@ static void answer_ping(const struct agent_ping *ping)
 	struct agent_round round = { 0 };
 
 	rest();
-	guest.behind += guest.runs_back ? 3000 * MS : 0;
+	guest.lag += guest.runs_back ? 3000 * MS : 0;
 	pong.received = guest_time(now());
 	if (guest.breaks == 1) {
 		guest.parcel.open = true;
@@ -268,9 +268,7 @@ static bool begin_with(int ppm, size_t ring_size, struct agent_options options)
 	int fds[2];
 
 	options.mappings = true;
-	guest = (struct guest){ .ppm = ppm,
-				.behind = 12345 * MS,
-				.version = AGENT_PROTOCOL_VERSION };
+	guest = (struct guest){ .ppm = ppm, .lag = 12345 * MS, .version = AGENT_PROTOCOL_VERSION };
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
 	    ring_create(&guest.ring, ring_size))
 		return false;
@@ -377,7 +375,7 @@ TEST(agent_time, events_before_a_pause_are_converted_or_counted)
 	run_until_converted(200);
 	before = guest.reported;
 	usleep(300000);
-	guest.behind += 300 * MS;
+	guest.lag += 300 * MS;
 	run_until_converted(200);
 	end(&statistics);
 	/* More if this machine stood still for seconds. */
@@ -394,7 +392,7 @@ TEST(agent_time, backward_clock_starts_a_new_session)
 	srand(14);
 	REQUIRE(begin(0));
 	run_until_converted(200);
-	guest.behind += 3000 * MS;
+	guest.lag += 3000 * MS;
 	run_until_converted(200);
 	end(&statistics);
 	CHECK(statistics.sessions >= 2);
@@ -415,7 +413,7 @@ TEST(agent_time, agent_of_another_version_does_not_affect_the_next)
 		agent_statistics(guest.agent, &statistics);
 	}
 	CHECK_EQUAL(statistics.error, -EPROTONOSUPPORT);
-	guest.behind += 30000 * MS;
+	guest.lag += 30000 * MS;
 	guest.version = AGENT_PROTOCOL_VERSION;
 	run_until_converted(100);
 	end(&statistics);
@@ -489,7 +487,7 @@ TEST(agent_time, an_exchange_after_the_end_of_a_session_converts_nothing)
 
 	srand(24);
 	REQUIRE(begin(0));
-	guest.behind = -20000 * MS;
+	guest.lag = -20000 * MS;
 	run_until_converted(50);
 	before = now();
 	guest.breaks = 3;

@@ -34,8 +34,7 @@ static void end(struct agent_timeline *timeline)
 	ring_destroy(timeline->ring);
 }
 
-/* A processor that has nothing to tell says so when it has: its clock was exchanged often since
- * then. */
+/* An idle processor reports its loss with its next event, after many exchanges of clocks. */
 TEST(agent_timeline, a_late_loss_does_not_end_the_session)
 {
 	struct sideband_lost lost = {
@@ -44,7 +43,7 @@ TEST(agent_timeline, a_late_loss_does_not_end_the_session)
 			  .time = guest_time(900 * SECOND) },
 		.count = 3,
 	};
-	const struct sideband_lost *told;
+	const struct sideband_lost *reported;
 	const struct ring_record *record;
 	struct agent_timeline timeline;
 
@@ -54,11 +53,11 @@ TEST(agent_timeline, a_late_loss_does_not_end_the_session)
 	ring_flush(timeline.ring);
 	record = ring_read(timeline.ring);
 	REQUIRE(record);
-	told = (const void *)record->payload;
-	CHECK_EQUAL(told->count, 3);
-	CHECK(told->head.time <= 900 * SECOND);
-	CHECK(told->until - told->head.time_error >= 920 * SECOND);
-	CHECK(told->until < 1000 * SECOND);
+	reported = (const void *)record->payload;
+	CHECK_EQUAL(reported->count, 3);
+	CHECK(reported->head.time <= 900 * SECOND);
+	CHECK(reported->until - reported->head.time_error >= 920 * SECOND);
+	CHECK(reported->until < 1000 * SECOND);
 	ring_read_done(timeline.ring);
 	end(&timeline);
 }

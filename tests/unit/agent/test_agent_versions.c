@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A host and an agent of which one is older. What the other side says are bytes here, at the
- * offsets that docs/agent-protocol.md gives, and not what this build takes for its messages: an
- * older side has them as they were, and says and knows nothing else; a newer one has more behind
- * them, and types of messages and features that are not known yet.
+ * A host and an agent of different versions. The messages of the other side are bytes at the
+ * offsets in docs/agent-protocol.md, not this build's structures. An older side sends the fields of
+ * the first version only; a newer one adds fields, message types and features.
  */
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -48,7 +47,7 @@ struct bytes {
 	uint32_t size;
 };
 
-/* What came and was not looked at yet. */
+/* Received bytes that are not parsed yet. */
 struct input {
 	int fd;
 	uint8_t data[1 << 17];
@@ -278,7 +277,7 @@ TEST(agent_versions, agent_works_with_an_older_host)
 	check_agent_with_host(OLDER);
 }
 
-TEST(agent_versions, agent_passes_over_what_only_a_newer_host_knows)
+TEST(agent_versions, agent_ignores_additions_of_a_newer_host)
 {
 	check_agent_with_host(NEWER);
 }
@@ -301,7 +300,7 @@ TEST(agent_versions, agent_sends_only_its_version_to_an_incompatible_host)
 struct scripted_agent {
 	struct input input;
 	enum age age;
-	bool telling;
+	bool reporting;
 	unsigned int asked; /* things of the host's that an older one does not know */
 };
 
@@ -326,10 +325,8 @@ static void answer_start(const struct bytes *start)
 	send_message(guest.input.fd, &hello, guest.age);
 }
 
-/* One COMM, with its end: pid (4), tid (4), time (8). A message of records can have nothing else
- * behind them.
- */
-static void tell_event(void)
+/* One COMM, with its end: pid (4), tid (4), time (8). No fields can be added after records. */
+static void send_event(void)
 {
 	struct bytes events;
 
@@ -375,7 +372,7 @@ static void answer_ping(const struct bytes *ping)
 	put(&pong, 2, 8);
 	if (guest.age == NEWER)
 		put(&pong, get(&pong, 16, 8), 8);
-	tell_event();
+	send_event();
 	send_unknown(guest.input.fd, guest.age);
 	send_message(guest.input.fd, &pong, guest.age);
 	tell_round();
@@ -397,7 +394,7 @@ static void answer_host(const struct agent_fixture *fixture)
 }
 
 /* Number of records of the process in the ring. */
-static unsigned int count_told(struct ring *ring)
+static unsigned int count_reported(struct ring *ring)
 {
 	const struct ring_record *record;
 	unsigned int count = 0;
@@ -417,20 +414,20 @@ static void check_host_with_agent(enum age age)
 	const struct agent_image image = { .pid = PID, .build_id_size = 20, .path = "/bin/old" };
 	struct agent_statistics statistics;
 	struct agent_fixture fixture;
-	unsigned int told = 0;
+	unsigned int reported = 0;
 
 	guest = (struct scripted_agent){ .age = age };
 	REQUIRE(agent_fixture_set_up(&fixture, TEST_ITSELF));
 	guest.input.fd = fixture.guest;
 	CHECK_EQUAL(agent_request_symbols(fixture.agent, &image), 0);
-	for (int i = 0; i < 2000 && told < 5; i++) {
+	for (int i = 0; i < 2000 && reported < 5; i++) {
 		answer_host(&fixture);
-		told += count_told(fixture.ring);
+		reported += count_reported(fixture.ring);
 		CHECK(agent_request_kernel(fixture.agent, 0));
 		CHECK(agent_request_tasks(fixture.agent));
 	}
 	agent_fixture_tear_down(&fixture, &statistics);
-	CHECK(told >= 5);
+	CHECK(reported >= 5);
 	CHECK_EQUAL(guest.asked, 0);
 	CHECK_EQUAL(statistics.sessions, 1);
 	CHECK_EQUAL(statistics.version, 1);
@@ -442,7 +439,7 @@ static void check_host_with_agent(enum age age)
 	CHECK_STRING(statistics.release, "4.14.0");
 }
 
-TEST(agent_versions, host_believes_an_older_agent_and_asks_it_nothing_that_it_does_not_know)
+TEST(agent_versions, host_sends_an_older_agent_no_request_that_it_does_not_support)
 {
 	check_host_with_agent(OLDER);
 }

@@ -117,14 +117,14 @@ TEST(agent_words, run_reports_that_no_agent_answered)
 	CHECK(strstr(log.text, "no guest agent answered: is kvmscope-agent installed"));
 }
 
-static void check_attach(const struct agent_statistics *statistics, const char *text, bool tells)
+static void check_attach(const struct agent_statistics *statistics, const char *text, bool reports)
 {
 	struct captured_log log;
 
 	captured_log_begin(&log);
 	attach_summary_log_agent(statistics);
 	captured_log_end(&log);
-	if (!strstr(log.text, text) || tells != !!strstr(log.text, ALL_IS_WELL))
+	if (!strstr(log.text, text) || reports != !!strstr(log.text, ALL_IS_WELL))
 		FAIL_TEST("no \"%s\" in: %s", text, log.text);
 }
 

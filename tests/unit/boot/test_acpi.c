@@ -164,7 +164,7 @@ static void write_file(const char *path, struct span bytes)
 	FILE *file = fopen(path, "w");
 
 	if (!file || fwrite(bytes.data, 1, bytes.size, file) != bytes.size)
-		FAIL_TEST("can not write %s", path);
+		FAIL_TEST("cannot write %s", path);
 	if (file)
 		fclose(file);
 }

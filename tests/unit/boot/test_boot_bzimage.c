@@ -158,7 +158,7 @@ TEST(boot, page_tables_map_four_gigabytes_one_to_one)
 	fixture_close(&fixture);
 }
 
-TEST(boot, bzimage_that_does_not_fit_says_how_much_it_needs)
+TEST(boot, bzimage_that_does_not_fit_reports_its_size)
 {
 	static const uint8_t initrd[1 << 20] = { 1 };
 	struct boot_fixture fixture;

@@ -259,7 +259,7 @@ static void check_alive(const struct fixture *fixture)
 	close(fd);
 }
 
-TEST(control, a_client_that_does_not_read_delays_nobody)
+TEST(control, a_client_that_does_not_read_delays_no_other)
 {
 	struct fixture fixture;
 	struct pollfd end;
@@ -299,7 +299,7 @@ TEST(control, a_long_answer_is_complete)
 	tear_down(&fixture);
 }
 
-TEST(control, idle_clients_lock_nobody_out)
+TEST(control, idle_clients_do_not_exclude_others)
 {
 	struct fixture fixture;
 	int idle[3 * CONTROL_CLIENTS_MAX];
@@ -460,7 +460,7 @@ static void runtime_tear_down(struct runtime *runtime)
 	free(runtime->before);
 }
 
-TEST(control, sockets_of_dead_runs_are_removed)
+TEST(control, sockets_of_ended_runs_are_removed)
 {
 	struct control_socket dead, alive, next;
 	struct runtime runtime;

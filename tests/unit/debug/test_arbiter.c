@@ -183,7 +183,7 @@ static void search(struct oracle *oracle, int steps)
 	try_releases(oracle, steps);
 }
 
-TEST(arbiter, every_sequence_is_granted_as_the_rule_says)
+TEST(arbiter, every_sequence_is_granted_by_the_rule)
 {
 	struct oracle oracle = { .arbiter = make(VCPUS, BREAKPOINT_PRIORITY_GUEST) };
 
@@ -320,7 +320,7 @@ static void race_all(struct racer *racers, int count)
 		pthread_join(threads[i], NULL);
 }
 
-/* As many as there are registers: a refusal would be for a reservation that nobody has. */
+/* As many as there are registers: a refusal would be for a reservation without an owner. */
 TEST(arbiter, racing_requests_for_all_vcpus_fit)
 {
 	struct arbiter *arbiter = make(8, BREAKPOINT_PRIORITY_GUEST);

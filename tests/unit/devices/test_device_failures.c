@@ -123,11 +123,11 @@ static int fail_each(struct fixture *fixture, try_device *try, const char *name)
 		error = try(fixture);
 		setrlimit(RLIMIT_NOFILE, &old);
 		if (error && !strcmp(error_message(), "nothing"))
-			FAIL_TEST("%s fails with %d and says nothing", name, error);
+			FAIL_TEST("%s fails with %d without a message", name, error);
 		if (open_files() != files)
 			FAIL_TEST("%s leaks a descriptor at failure %d", name, failures);
 		if (error && !access(fixture->socket, F_OK))
-			FAIL_TEST("%s leaves its socket behind", name);
+			FAIL_TEST("%s does not remove its socket", name);
 	}
 	if (error)
 		FAIL_TEST("%s never works: %s", name, error_message());
@@ -147,7 +147,7 @@ static bool setup(struct fixture *fixture, int pair[2])
 	       !memory_create(&fixture->memory, 1 << 20) && !event_loop_create(&fixture->loop);
 }
 
-TEST(device_failures, leave_nothing_behind)
+TEST(device_failures, leave_no_socket_or_descriptor)
 {
 	struct fixture fixture;
 	int pair[2];

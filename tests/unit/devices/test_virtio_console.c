@@ -474,7 +474,7 @@ TEST(virtio_console, listens_where_it_may)
 }
 
 /* As left by a process that was killed. */
-TEST(virtio_console, replaces_a_socket_left_behind)
+TEST(virtio_console, replaces_an_old_socket)
 {
 	static struct fixture fixture;
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent beside others who record mappings of the same kernel. Linux 5.12 and later mark the
- * record of a mapping for all who listen once one of them has asked for build ids
- * (perf_event_mmap_output() in kernel/events/core.c): what it is marked for may be an inode then.
+ * The agent beside other users of perf events for mappings. Linux 5.12 and later mark the record
+ * of a mapping for all of them once one has requested build IDs
+ * (perf_event_mmap_output() in kernel/events/core.c): the marked field may be an inode then.
  */
 #include "guest-agent/build_ids.c"
 #include "guest-agent/mapped_build_id.c"
@@ -75,8 +75,8 @@ static bool is_marked(const struct perf_event_mmap_page *page)
 	return header->misc & PERF_RECORD_MISC_MMAP_BUILD_ID;
 }
 
-/* perf record PROGRAM listens so. */
-static bool is_told_of_one(void)
+/* With the events of perf record PROGRAM. */
+static bool gets_a_build_id(void)
 {
 	struct listener listener = listen_to_self();
 	bool marked;
@@ -93,17 +93,17 @@ static bool is_told_of_one(void)
 TEST(agent_build_ids, other_perf_users_get_no_build_ids)
 {
 	struct agent_fixture fixture;
-	bool told = true;
+	bool marked = true;
 
 	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_snapshot_is_done));
-	for (int i = 0; i < TRIES && told; i++) {
-		told = is_told_of_one();
-		usleep(told ? 100000 : 0);
+	for (int i = 0; i < TRIES && marked; i++) {
+		marked = gets_a_build_id();
+		usleep(marked ? 100000 : 0);
 	}
-	CHECK(!told);
+	CHECK(!marked);
 	agent_fixture_tear_down(&fixture, NULL);
 }
 
@@ -113,8 +113,10 @@ struct mapping_record {
 	char path[PATH_MAX];
 };
 
-/* A record of a mapping of this process's code, as the kernel tells it; where INODE is none of its
- * file's, that is not to be found. */
+/*
+ * A record of a mapping of this process's code, as the kernel writes it. If INODE is not that of
+ * its file, the file cannot be found.
+ */
 static struct mapping_record mapping_of(const struct stat *file, uint64_t inode, uint16_t misc)
 {
 	struct mapping_record record = {
@@ -133,9 +135,8 @@ static struct mapping_record mapping_of(const struct stat *file, uint64_t inode,
 	return record;
 }
 
-/* What stands there under the mark is an inode: nobody has put a build id into records of the
- * agent's. */
-TEST(agent_build_ids, a_mark_that_was_meant_for_somebody_else_is_none)
+/* The marked field is an inode: the agent's own events have no build IDs. */
+TEST(agent_build_ids, a_mark_for_another_user_of_perf_is_ignored)
 {
 	struct mapping_record plain, marked, unknown;
 	struct stat file;

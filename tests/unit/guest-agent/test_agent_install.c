@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kvmscope-agent install: what it puts into systems of different kinds, and takes back. */
+/* kvmscope-agent install: the files that it installs in systems of different kinds, and removes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

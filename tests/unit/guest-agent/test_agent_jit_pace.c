@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * How fast the agent tells what stands in JIT maps, by a clock that the test sets: however often it
- * looks.
- */
+/* The rate at which the agent sends JIT maps does not depend on how often it reads them. */
 #include "tests/unit/agent_set_clock.h"
 
 #include "guest-agent/jit_files.c"
@@ -13,9 +10,9 @@
 
 #include "tests/unit/shim/test.h"
 
-#define RATE_SAID (2u << 20) /* bytes a second: docs/man/kvmscope-agent.1 */
-#define LINES     40000u
-#define LINE_SIZE 28u
+#define RATE_DOCUMENTED (2u << 20) /* bytes a second: docs/man/kvmscope-agent.1 */
+#define LINES           40000u
+#define LINE_SIZE       28u
 
 static struct output output;
 
@@ -33,7 +30,7 @@ static FILE *write_map(char path[32])
 	return map;
 }
 
-static uint64_t told(void)
+static uint64_t sent(void)
 {
 	return (uint64_t)maps[0].map.offset;
 }
@@ -44,10 +41,10 @@ static void look_often(uint64_t begin, unsigned int ms)
 	for (; set_clock.ms < begin + ms; set_clock.ms++) {
 		for (int i = 0; i < 3; i++) {
 			CHECK_EQUAL(jit_maps_send(&output),
-				    told() < LINES * LINE_SIZE ? JIT_MAPS_MORE : JIT_MAPS_ALL);
+				    sent() < LINES * LINE_SIZE ? JIT_MAPS_MORE : JIT_MAPS_ALL);
 			CHECK_EQUAL(output_flush(&output), 0);
 		}
-		CHECK(told() <= JIT_MAPS_PART + (set_clock.ms - begin) * RATE_SAID / 1000);
+		CHECK(sent() <= JIT_MAPS_PART + (set_clock.ms - begin) * RATE_DOCUMENTED / 1000);
 	}
 }
 
@@ -62,10 +59,10 @@ TEST(agent_pace, jit_maps_respect_the_rate_limit)
 	output_open(&output, open("/dev/null", O_WRONLY | O_CLOEXEC));
 	jit_maps_request((uint32_t)getpid());
 	look_often(begin, 400);
-	CHECK(told() > 400ull * RATE_SAID / 1000 / 2);
-	CHECK(told() < LINES * LINE_SIZE);
+	CHECK(sent() > 400ull * RATE_DOCUMENTED / 1000 / 2);
+	CHECK(sent() < LINES * LINE_SIZE);
 	look_often(begin, 800);
-	CHECK_EQUAL(told(), LINES * LINE_SIZE);
+	CHECK_EQUAL(sent(), LINES * LINE_SIZE);
 	stop_following(&maps[0]);
 	fclose(map);
 	close(output.fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the agent answers questions for tables, by a clock that the test sets: what it takes of
- * a file, how long it rests, and that it waits for what else is to be sent. What is asked for is
- * this program's own table.
+ * The rate at which the agent sends tables, by a clock that the test sets: the size of a part, the
+ * pause after it, and that other messages precede it. The requests are for this program's own
+ * table.
  */
 #include "tests/unit/agent_set_clock.h"
 
@@ -115,7 +115,7 @@ TEST(agent_pace, errors_come_no_faster_than_tables)
 	tear_down();
 }
 
-TEST(agent_pace, a_part_rests_four_times_what_it_took_of_a_cpu)
+TEST(agent_pace, the_pause_after_a_part_is_four_times_its_cpu_time)
 {
 	set_up();
 	ask_for_this_program(0);
@@ -130,7 +130,7 @@ TEST(agent_pace, a_part_rests_four_times_what_it_took_of_a_cpu)
 	tear_down();
 }
 
-TEST(agent_pace, tables_wait_for_whatever_else_is_to_be_sent)
+TEST(agent_pace, tables_wait_for_all_other_messages)
 {
 	set_up();
 	ask_for_this_program(0);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of a guest as its agent tells them: before, while and behind what its kernel could
- * not tell.
- */
+/* The processes that the agent reports: before, during and after a loss of the kernel's events. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -22,7 +20,7 @@
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
 
-/* What is looked for: a mapping of this process at START. */
+/* A mapping of this process at START. */
 struct wanted {
 	uint64_t start;
 	uint64_t time;
@@ -70,7 +68,7 @@ TEST(guest_agent, reports_earlier_processes_and_events_with_their_times)
 	/* Two clocks that are one: the error is all there is between them. */
 	if (new.time + statistics.clock_error + 200000 < before ||
 	    new.time > after + statistics.clock_error + 200000)
-		FAIL_TEST("mapped from %llu to %llu, told at %llu with an error of %llu ns",
+		FAIL_TEST("mapped from %llu to %llu, reported at %llu with an error of %llu ns",
 			  (unsigned long long)before, (unsigned long long)after,
 			  (unsigned long long)new.time, (unsigned long long)statistics.clock_error);
 	munmap(mapping, 4096);
@@ -227,8 +225,7 @@ static bool fills_gap(const struct sideband *record, void *context)
 	return is_our_mapping(record, &gap->mapping);
 }
 
-/* While the agent stands still its kernel has no room for more: what is mapped then no event tells.
- */
+/* While the agent is stopped, the kernel's rings are full: later mappings have no event. */
 TEST(guest_agent, reports_lost_state_again)
 {
 	int file = open(AGENT, O_RDONLY | O_CLOEXEC), status;
@@ -265,34 +262,34 @@ TEST(guest_agent, reports_lost_state_again)
 }
 
 /* What the snapshot reports for two processes that have the file PATH mapped. */
-struct told_processes {
+struct reported_processes {
 	const char *path;
-	struct told_process {
+	struct reported_process {
 		pid_t pid;
 		char name[16];
 		uint8_t build_id_size, build_id[SIDEBAND_BUILD_ID_MAX];
 	} of[2];
 };
 
-static bool tells_processes(const struct sideband *record, void *context)
+static bool reports_processes(const struct sideband *record, void *context)
 {
 	const struct sideband_mmap *mapping = (const void *)record;
 	const struct sideband_comm *comm = (const void *)record;
-	struct told_processes *told = context;
+	struct reported_processes *reported = context;
 
 	for (int i = 0; i < 2; i++) {
-		struct told_process *process = &told->of[i];
+		struct reported_process *process = &reported->of[i];
 
 		if (record->pid != (uint32_t)process->pid)
 			continue;
 		if (record->type == SIDEBAND_COMM)
 			snprintf(process->name, sizeof(process->name), "%s", comm->comm);
-		if (record->type != SIDEBAND_MMAP || strcmp(mapping->name, told->path) != 0)
+		if (record->type != SIDEBAND_MMAP || strcmp(mapping->name, reported->path) != 0)
 			continue;
 		process->build_id_size = mapping->build_id_size;
 		memcpy(process->build_id, mapping->build_id, sizeof(process->build_id));
 	}
-	return told->of[0].build_id_size && told->of[1].build_id_size;
+	return reported->of[0].build_id_size && reported->of[1].build_id_size;
 }
 
 #define ODD_NAME "a) R (b 1 2"
@@ -334,32 +331,35 @@ static pid_t run_mapper(const char *path, const char *other)
 TEST(guest_agent, reports_the_file_in_each_process_root)
 {
 	char path[PATH_MAX], other[PATH_MAX];
-	struct told_processes told = { .path = path };
+	struct reported_processes reported = { .path = path };
 	struct agent_fixture fixture;
 
 	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	/* A system's programs may all be one file. */
 	REQUIRE(realpath(AGENT, path) && realpath("/proc/self/exe", other));
-	told.of[0].pid = run_mapper(path, NULL);
-	told.of[1].pid = run_mapper(path, other);
-	if (told.of[0].pid > 0 && told.of[1].pid > 0 &&
+	reported.of[0].pid = run_mapper(path, NULL);
+	reported.of[1].pid = run_mapper(path, other);
+	if (reported.of[0].pid > 0 && reported.of[1].pid > 0 &&
 	    agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS)) {
-		CHECK(agent_fixture_find(&fixture, tells_processes, &told));
+		CHECK(agent_fixture_find(&fixture, reports_processes, &reported));
 		agent_fixture_tear_down(&fixture, NULL);
-		CHECK(memcmp(told.of[0].build_id, told.of[1].build_id, SIDEBAND_BUILD_ID_MAX) != 0);
+		CHECK(memcmp(reported.of[0].build_id, reported.of[1].build_id,
+			     SIDEBAND_BUILD_ID_MAX) != 0);
 	}
 	for (int i = 0; i < 2; i++) {
-		if (told.of[i].pid < 0)
+		if (reported.of[i].pid < 0)
 			SKIP("this user may not mount in a namespace of its own");
-		CHECK_STRING(told.of[i].name, ODD_NAME);
-		kill(told.of[i].pid, SIGKILL);
-		waitpid(told.of[i].pid, NULL, 0);
+		CHECK_STRING(reported.of[i].name, ODD_NAME);
+		kill(reported.of[i].pid, SIGKILL);
+		waitpid(reported.of[i].pid, NULL, 0);
 	}
 }
 
-/* A newline in a path is four bytes in /proc/PID/maps; a rest behind the first 4399 bytes of a line
- * begins here. */
+/*
+ * A newline in a path is four bytes in /proc/PID/maps. The agent reads the first 4399 bytes of a
+ * line; the rest begins at REST_BEGINS.
+ */
 #define COLUMN_OF_PATH 73
 #define REST_BEGINS    4399
 
@@ -372,8 +372,7 @@ static size_t length_in_maps(const char *path)
 	return length;
 }
 
-/* A program at a path whose line is too long for the agent, and whose rest reads like a line of
- * code. */
+/* A program at a path whose line is too long for the agent, and whose rest looks like a mapping. */
 static bool make_program_of_long_name(const char *directory, char path[PATH_MAX])
 {
 	size_t length = (size_t)snprintf(path, PATH_MAX, "%s", directory);
@@ -404,7 +403,7 @@ static bool make_program_of_long_name(const char *directory, char path[PATH_MAX]
 	return made;
 }
 
-/* What a process calls its files is no line of /proc/PID/maps, and no harm to the agent. */
+/* A part of a file's name is not read as a line of /proc/PID/maps. */
 TEST(guest_agent, reads_only_whole_lines_of_mappings)
 {
 	char directory[] = "/tmp/kvmscope-long-XXXXXX", path[PATH_MAX], command[64];
@@ -450,7 +449,7 @@ static bool is_below_root(const char *lines, const char *controllers)
 /* One of those that this process is in, and not the root where there is a better one. */
 TEST(guest_agent, reports_the_cgroup_of_a_process)
 {
-	char told[4096] = "", line[4200], lines[8192] = "";
+	char reported[4096] = "", line[4200], lines[8192] = "";
 	struct agent_fixture fixture;
 	FILE *file;
 
@@ -460,36 +459,36 @@ TEST(guest_agent, reports_the_cgroup_of_a_process)
 	REQUIRE(file && fread(lines, 1, sizeof(lines) - 1, file));
 	fclose(file);
 	REQUIRE(agent_fixture_set_up(&fixture, true));
-	CHECK(agent_fixture_find(&fixture, is_our_cgroup, told));
+	CHECK(agent_fixture_find(&fixture, is_our_cgroup, reported));
 	agent_fixture_tear_down(&fixture, NULL);
-	snprintf(line, sizeof(line), ":%s\n", told);
+	snprintf(line, sizeof(line), ":%s\n", reported);
 	if (!strstr(lines, line))
-		FAIL_TEST("told to be in %s, which is not in\n%s", told, lines);
-	CHECK(told[1] || !(is_below_root(lines, "memory:/") || is_below_root(lines, "0::/")));
+		FAIL_TEST("reported in %s, which is not in\n%s", reported, lines);
+	CHECK(reported[1] || !(is_below_root(lines, "memory:/") || is_below_root(lines, "0::/")));
 }
 
-struct told_exec {
+struct reported_exec {
 	uint32_t pid;
 	uint64_t exec, cgroup; /* times */
 };
 
-static bool tells_cgroup_of_exec(const struct sideband *record, void *context)
+static bool reports_cgroup_of_exec(const struct sideband *record, void *context)
 {
-	struct told_exec *told = context;
+	struct reported_exec *reported = context;
 
-	if (record->pid != told->pid)
+	if (record->pid != reported->pid)
 		return false;
 	if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
-		told->exec = record->time;
-	if (record->type == SIDEBAND_CGROUP && told->exec)
-		told->cgroup = record->time;
-	return told->cgroup;
+		reported->exec = record->time;
+	if (record->type == SIDEBAND_CGROUP && reported->exec)
+		reported->cgroup = record->time;
+	return reported->cgroup;
 }
 
 /* Not from when it was read: samples from its beginning on are of its cgroup. */
 TEST(guest_agent, reports_the_cgroup_of_a_program_from_its_start)
 {
-	struct told_exec told = { 0 };
+	struct reported_exec reported = { 0 };
 	struct agent_fixture fixture;
 	pid_t child;
 
@@ -502,9 +501,9 @@ TEST(guest_agent, reports_the_cgroup_of_a_program_from_its_start)
 		execlp("sleep", "sleep", "100", NULL);
 		_exit(127);
 	}
-	told.pid = (uint32_t)child;
-	CHECK(agent_fixture_find(&fixture, tells_cgroup_of_exec, &told));
-	CHECK_EQUAL(told.cgroup, told.exec);
+	reported.pid = (uint32_t)child;
+	CHECK(agent_fixture_find(&fixture, reports_cgroup_of_exec, &reported));
+	CHECK_EQUAL(reported.cgroup, reported.exec);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	agent_fixture_tear_down(&fixture, NULL);

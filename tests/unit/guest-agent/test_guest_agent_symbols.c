@@ -41,8 +41,8 @@ static struct symbols *symbols_of(const struct agent_image_table *table)
 	return symbols;
 }
 
-/* This program's own, by what the agent can read of the process; and one of a build that nobody
- * has. */
+/* The symbols of this program, which the agent reads from the process, and those of an unknown
+ * build. */
 TEST(guest_agent, sends_the_symbols_of_a_mapped_file)
 {
 	char path[4096] = "";
@@ -106,21 +106,20 @@ static bool ask(struct agent_fixture *fixture, uint64_t modules_hash)
 	return false;
 }
 
-static struct reported_kernel *take_told(struct agent_fixture *fixture)
+static struct reported_kernel *take_reported(struct agent_fixture *fixture)
 {
 	struct agent_image_table *table = agent_pop_kernel(fixture->agent);
-	struct reported_kernel *told = NULL;
+	struct reported_kernel *reported = NULL;
 
 	if (table)
-		CHECK_EQUAL(reported_kernel_create(&told, span_of(table->bytes, table->size),
+		CHECK_EQUAL(reported_kernel_create(&reported, span_of(table->bytes, table->size),
 						   table->account),
 			    0);
 	agent_image_table_free(table);
-	return told;
+	return reported;
 }
 
-/* The lines of this machine's own kallsyms, of the kernel alone, against what was told: how many
- * are not. */
+/* The number of lines of this machine's kallsyms, without modules, that SYMBOLS lacks. */
 static unsigned int count_wrong(const struct symbols *symbols, unsigned int *checked)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");
@@ -133,8 +132,7 @@ static unsigned int count_wrong(const struct symbols *symbols, unsigned int *che
 		if (sscanf(line, "%llx %c %511s %127s", &address, &type, name, module) != 3 ||
 		    !strchr("tT", type) || address < 0xffffffff80000000ull)
 			continue;
-		/* Of several names at one address the table shows one; to look for a name takes its
-		 * time. */
+		/* The table has one of several names at an address; a search by name is slow. */
 		wrong += !symbols_find(symbols, address, &symbol) || symbol.start != address;
 		if (!(++*checked % 2000))
 			wrong += !symbols_find_name(symbols, name, &symbol);
@@ -149,7 +147,7 @@ static unsigned int count_wrong(const struct symbols *symbols, unsigned int *che
 TEST(guest_agent, sends_the_symbols_of_its_kernel)
 {
 	struct agent_statistics statistics;
-	struct reported_kernel *told;
+	struct reported_kernel *reported;
 	unsigned int checked = 0;
 	struct agent_fixture fixture;
 	uint8_t notes[4096];
@@ -163,30 +161,31 @@ TEST(guest_agent, sends_the_symbols_of_its_kernel)
 	CHECK(ask(&fixture, 0));
 	CHECK(agent_fixture_wait(&fixture, has_kernel));
 	agent_statistics(fixture.agent, &statistics);
-	told = take_told(&fixture);
-	if (!told) {
+	reported = take_reported(&fixture);
+	if (!reported) {
 		agent_fixture_tear_down(&fixture, NULL);
 		CHECK_EQUAL(statistics.tables.kernel_error, -EPERM);
 		SKIP("this machine hides the addresses of its kernel");
 	}
-	CHECK(ask(&fixture, told->modules_hash));
-	CHECK(ask(&fixture, told->modules_hash));
-	CHECK(take_told(&fixture) == NULL);
+	CHECK(ask(&fixture, reported->modules_hash));
+	CHECK(ask(&fixture, reported->modules_hash));
+	CHECK(take_reported(&fixture) == NULL);
 	agent_fixture_tear_down(&fixture, &statistics);
 	CHECK_EQUAL(statistics.tables.kernels, 1);
 	CHECK_EQUAL(statistics.refused, 0);
 	CHECK_EQUAL(statistics.tables.refused + statistics.tables.without, 0);
-	CHECK_EQUAL(count_wrong(told->symbols, &checked), 0);
+	CHECK_EQUAL(count_wrong(reported->symbols, &checked), 0);
 	CHECK(checked > 10000);
 	fd = open("/sys/kernel/notes", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		ssize_t size = read(fd, notes, sizeof(notes));
 
-		CHECK_EQUAL(told->build_id_size, 20);
-		CHECK(size > 0 && memmem(notes, (size_t)size, told->build_id, told->build_id_size));
+		CHECK_EQUAL(reported->build_id_size, 20);
+		CHECK(size > 0 &&
+		      memmem(notes, (size_t)size, reported->build_id, reported->build_id_size));
 		close(fd);
 	}
-	reported_kernel_free(told);
+	reported_kernel_free(reported);
 }
 
 static void write_kernel_file(const char *name, const char *text)
@@ -227,7 +226,7 @@ static void remove_kernel_files(void)
 TEST(guest_agent, sends_the_kernel_again_when_a_module_is_reloaded)
 {
 	char directory[] = "/tmp/kvmscope-test-XXXXXX";
-	struct reported_kernel *told, *again;
+	struct reported_kernel *reported, *again;
 	struct agent_fixture fixture;
 
 	if (!agent_process_allows_events())
@@ -246,18 +245,18 @@ TEST(guest_agent, sends_the_kernel_again_when_a_module_is_reloaded)
 	CHECK_EQUAL(agent_request_kernel(fixture.agent, 0), -EAGAIN);
 	CHECK(ask(&fixture, 0));
 	CHECK(agent_fixture_wait(&fixture, has_kernel));
-	told = take_told(&fixture);
-	REQUIRE(told != NULL);
-	CHECK(ask(&fixture, told->modules_hash));
-	CHECK(ask(&fixture, told->modules_hash));
-	CHECK(take_told(&fixture) == NULL);
+	reported = take_reported(&fixture);
+	REQUIRE(reported != NULL);
+	CHECK(ask(&fixture, reported->modules_hash));
+	CHECK(ask(&fixture, reported->modules_hash));
+	CHECK(take_reported(&fixture) == NULL);
 	make_directory("module/alpha");
-	CHECK(ask(&fixture, told->modules_hash));
-	CHECK(ask(&fixture, told->modules_hash));
-	again = take_told(&fixture);
-	CHECK(again && again->modules_hash != told->modules_hash);
+	CHECK(ask(&fixture, reported->modules_hash));
+	CHECK(ask(&fixture, reported->modules_hash));
+	again = take_reported(&fixture);
+	CHECK(again && again->modules_hash != reported->modules_hash);
 	agent_fixture_tear_down(&fixture, NULL);
-	reported_kernel_free(told);
+	reported_kernel_free(reported);
 	reported_kernel_free(again);
 	remove_kernel_files();
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks of the agent's own, and what it tells of them: this machine's kernel has to say the same.
- */
+/* The agent's reports about its own tasks agree with this machine's kernel. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,13 +43,13 @@ static bool has_mark(const struct agent_task *task)
 	return has;
 }
 
-static bool take(struct agent_fixture *fixture, struct reported_tasks *told)
+static bool take(struct agent_fixture *fixture, struct reported_tasks *reported)
 {
 	bool taken = false;
 
 	for (int i = 0; !taken && i < 2000; i++, usleep(10000)) {
 		agent_request_tasks(fixture->agent);
-		taken = !agent_pop_tasks(fixture->agent, told);
+		taken = !agent_pop_tasks(fixture->agent, reported);
 	}
 	return taken;
 }
@@ -58,17 +57,17 @@ static bool take(struct agent_fixture *fixture, struct reported_tasks *told)
 TEST(guest_agent_tasks, have_the_reported_values)
 {
 	struct agent_fixture fixture;
-	struct reported_tasks told;
+	struct reported_tasks reported;
 
 	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_is_answered));
-	CHECK(take(&fixture, &told));
-	CHECK_EQUAL(told.count, 6);
-	for (size_t i = 0; i < told.count; i++) {
-		CHECK(is_called(&told.tasks[i]));
-		CHECK(has_mark(&told.tasks[i]));
+	CHECK(take(&fixture, &reported));
+	CHECK_EQUAL(reported.count, 6);
+	for (size_t i = 0; i < reported.count; i++) {
+		CHECK(is_called(&reported.tasks[i]));
+		CHECK(has_mark(&reported.tasks[i]));
 	}
 	agent_fixture_tear_down(&fixture, NULL);
 }

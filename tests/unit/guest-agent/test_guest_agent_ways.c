@@ -26,9 +26,8 @@ static bool is_second_session(const struct agent_statistics *statistics)
 	return statistics->sessions == 2 && statistics->snapshot_done;
 }
 
-/* A new agent on the same port: the host hears nothing of the session that it has, and begins
- * another. */
-TEST(guest_agent, is_asked_anew_when_it_was_killed)
+/* A new agent on the same port: the host gets no answer in its session, and begins another. */
+TEST(guest_agent, gets_a_new_session_after_a_kill)
 {
 	struct agent_statistics statistics;
 	struct agent_options options = { 0 };
@@ -337,10 +336,8 @@ static bool is_given_up(const struct agent_statistics *statistics)
 	return !statistics->open;
 }
 
-/* Events without end, and nobody reads the ring: some wait for that, and the others are dropped and
- * counted.
- */
-TEST(guest_agent, flood_fills_the_ring_and_what_may_wait_and_nothing_else)
+/* Events without end in a ring that is not read: some wait, the others are dropped and counted. */
+TEST(guest_agent, flood_fills_only_the_ring_and_the_queue)
 {
 	static struct {
 		struct agent_message header;
@@ -374,8 +371,7 @@ TEST(guest_agent, flood_fills_the_ring_and_what_may_wait_and_nothing_else)
 	agent_fixture_tear_down(&fixture, NULL);
 	CHECK_EQUAL(ring.lost, 0);
 	CHECK(statistics.lost > 0);
-	/* In the ring are also the round with which the session begins, and what is said of JIT
-	 * maps then. */
+	/* The ring also has the first round of the session and the first record of JIT maps. */
 	CHECK_EQUAL(statistics.records, ring.written - 2 + statistics.lost);
 }
 
@@ -484,8 +480,10 @@ TEST(guest_agent, answers_a_ping_that_there_was_no_room_for)
 	close(fds[0]);
 }
 
-/* A host that says garbage, and then asks properly, gets its answer; one that does not read blocks
- * nobody. */
+/*
+ * A host that sends garbage and then a valid request gets its answer; one that does not read does
+ * not block the agent.
+ */
 TEST(guest_agent, hostile_host_does_not_stop_the_agent)
 {
 	struct {

@@ -15,18 +15,18 @@
 #define CORE_CYCLES UINT64_C(0x430076) /* EN, OS, USR */
 #define INTERRUPT   UINT64_C(0x100000)
 
-static char told[128];
+static char reported[128];
 
 static void remember(void *context, const char *event)
 {
-	(void)snprintf(told, sizeof(told), "%s", event);
+	(void)snprintf(reported, sizeof(reported), "%s", event);
 }
 
 static struct pmu amd(enum pmu_model model)
 {
 	struct pmu pmu;
 
-	told[0] = '\0';
+	reported[0] = '\0';
 	CHECK_EQUAL(pmu_init(&pmu, model, &clock_rates, remember, NULL), 0);
 	return pmu;
 }
@@ -154,7 +154,7 @@ TEST(pmu_amd, cycles_are_counted_and_nothing_else)
 	static const struct {
 		const char *section;
 		uint64_t select, counted;
-		const char *told;
+		const char *reported;
 	} cases[] = {
 		{ "PMCx076", CORE_CYCLES, 3000000000, "" },
 		{ "PMCx120", UINT64_C(0x100430120), 2000000000, "" },
@@ -175,10 +175,10 @@ TEST(pmu_amd, cycles_are_counted_and_nothing_else)
 		set(&pmu, CORE_SELECT0 + 10, cases[i].select);
 		CHECK(!pmu_advance(&pmu, SECOND));
 		if (get(&pmu, CORE_COUNTER0 + 10) != cases[i].counted ||
-		    strcmp(told, cases[i].told) != 0)
-			FAIL_TEST("%s: %#llx counted %llu; told: %s", cases[i].section,
+		    strcmp(reported, cases[i].reported) != 0)
+			FAIL_TEST("%s: %#llx counted %llu; reported: %s", cases[i].section,
 				  (unsigned long long)cases[i].select,
-				  (unsigned long long)get(&pmu, CORE_COUNTER0 + 10), told);
+				  (unsigned long long)get(&pmu, CORE_COUNTER0 + 10), reported);
 	}
 }
 
@@ -187,16 +187,16 @@ TEST(pmu_amd, legacy_counters_have_no_reference_cycles)
 	struct pmu pmu = amd(PMU_AMD_LEGACY);
 
 	set(&pmu, LEGACY_SELECT0, UINT64_C(0x100430120));
-	CHECK(!strcmp(told, "event 0x120 umask 0x01 (reference cycles)"));
+	CHECK(!strcmp(reported, "event 0x120 umask 0x01 (reference cycles)"));
 	CHECK(!pmu_is_counting(&pmu));
 	CHECK(!pmu_advance(&pmu, SECOND));
 	CHECK_EQUAL(get(&pmu, LEGACY_COUNTER0), 0);
-	told[0] = '\0';
+	reported[0] = '\0';
 	set(&pmu, LEGACY_SELECT0 + 1, UINT64_C(0x100430120));
-	CHECK_EQUAL(told[0], '\0'); /* once */
+	CHECK_EQUAL(reported[0], '\0'); /* once */
 }
 
-TEST(pmu_amd, what_Linux_asks_for_by_name_has_one_here)
+TEST(pmu_amd, the_events_of_Linux_have_names)
 {
 	/* Linux, arch/x86/events/amd/core.c: event maps of K7 to family 16h, of Zen 1, Zen 2 and
 	 * Zen 4 */
@@ -208,12 +208,12 @@ TEST(pmu_amd, what_Linux_asks_for_by_name_has_one_here)
 		struct pmu pmu = amd(PMU_AMD_CORE);
 
 		set(&pmu, CORE_SELECT0, configs[i] | 0x410000 /* EN, USR */);
-		CHECK(told[0] != '\0');
-		CHECK(!strstr(told, "unknown"));
+		CHECK(reported[0] != '\0');
+		CHECK(!strstr(reported, "unknown"));
 	}
 }
 
-TEST(pmu_amd, a_wrap_makes_the_PMI_that_was_asked_for)
+TEST(pmu_amd, a_wrap_makes_the_requested_PMI)
 {
 	/* 13.2.1, INT; the counters continue, because AMD has no freezing. */
 	for (unsigned int interrupt = 0; interrupt < 2; interrupt++) {

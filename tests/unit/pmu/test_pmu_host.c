@@ -145,14 +145,14 @@ static unsigned int fake_open_count(void)
 static struct {
 	struct pmu pmu;
 	struct pmu_host *host;
-	char told[128]; /* unavailable events */
+	char reported[128]; /* unavailable events */
 	unsigned int messages;
 	char message[160];
 } guest;
 
 static void remember(void *context, const char *event)
 {
-	(void)snprintf(guest.told, sizeof(guest.told), "%s", event);
+	(void)snprintf(guest.reported, sizeof(guest.reported), "%s", event);
 }
 
 static void remember_message(void *context, const char *message)
@@ -254,7 +254,7 @@ TEST(pmu_host, perf_gets_the_events_that_the_guest_has_selected)
 		CHECK_EQUAL(asked->sample_period != 0, cases[i].interrupt);
 		CHECK_EQUAL(fake.events[0].directed, cases[i].interrupt);
 		CHECK(fake.events[0].enabled);
-		CHECK_STRING(guest.told, "");
+		CHECK_STRING(guest.reported, "");
 		(void)end();
 		CHECK_EQUAL(fake_open_count(), 0);
 	}
@@ -282,7 +282,7 @@ TEST(pmu_host, what_is_not_listed_never_reaches_perf)
 		REQUIRE(start(cases[i].model));
 		set(cases[i].model == PMU_INTEL ? MSR_SELECT0 : AMD_SELECT0, cases[i].select);
 		CHECK_EQUAL(fake.opened, 0);
-		CHECK(strstr(guest.told, "unknown"));
+		CHECK(strstr(guest.reported, "unknown"));
 		(void)end();
 	}
 }
@@ -483,7 +483,7 @@ TEST(pmu_host, without_an_event_cycles_are_derived_and_the_rest_does_not_advance
 	fake.error = -EMFILE;
 	set(MSR_SELECT0, INSTRUCTIONS);
 	set(MSR_SELECT0 + 1, 0x43003c);
-	CHECK_STRING(guest.told, "event 0xc0 umask 0x00 (instructions)");
+	CHECK_STRING(guest.reported, "event 0xc0 umask 0x00 (instructions)");
 	fake.error = 0;
 	CHECK(!leave(1000));
 	CHECK_EQUAL(get(MSR_PMC0), 0);
@@ -517,7 +517,7 @@ TEST(pmu_host, cpuid_shows_the_events_that_the_host_has)
 	pmu_cpuid(&guest.pmu, 0xa, 0, leaf);
 	CHECK_EQUAL(leaf[1], 0x78);
 	set(MSR_SELECT0, 0x4300c4);
-	CHECK_STRING(guest.told, "event 0xc4 umask 0x00 (branches)");
+	CHECK_STRING(guest.reported, "event 0xc4 umask 0x00 (branches)");
 	(void)end();
 }
 

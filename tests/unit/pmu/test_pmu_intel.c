@@ -29,28 +29,28 @@ static struct {
 	unsigned int times;
 	unsigned int ends; /* no further reports */
 	char last[128];
-} told;
+} reported;
 
 static void remember(void *context, const char *event)
 {
 	if (!event) {
-		told.ends++;
+		reported.ends++;
 		return;
 	}
-	told.times++;
-	(void)snprintf(told.last, sizeof(told.last), "%s", event);
+	reported.times++;
+	(void)snprintf(reported.last, sizeof(reported.last), "%s", event);
 }
 
 static struct pmu intel(void)
 {
 	struct pmu pmu;
 
-	memset(&told, 0, sizeof(told));
+	memset(&reported, 0, sizeof(reported));
 	CHECK_EQUAL(pmu_init(&pmu, PMU_INTEL, &clock_rates, remember, NULL), 0);
 	return pmu;
 }
 
-TEST(pmu_intel, registers_take_what_the_manual_says_and_fault_else)
+TEST(pmu_intel, registers_accept_the_values_of_the_manual_and_fault_otherwise)
 {
 	static const struct {
 		const char *section;
@@ -194,7 +194,7 @@ TEST(pmu_intel, cycles_are_counted_and_nothing_else)
 	static const struct {
 		const char *section;
 		uint64_t select, counted;
-		const char *told;
+		const char *reported;
 	} cases[] = {
 		{ "table 20-1", CORE_CYCLES, 3000000000, "" },
 		{ "table 20-1", BUS_CYCLES, 25000000, "" },
@@ -220,10 +220,10 @@ TEST(pmu_intel, cycles_are_counted_and_nothing_else)
 		set(&pmu, MSR_SELECT0 + 1, cases[i].select);
 		CHECK(!pmu_advance(&pmu, SECOND));
 		if (get(&pmu, MSR_PMC0 + 1) != cases[i].counted ||
-		    strcmp(told.last, cases[i].told) != 0)
-			FAIL_TEST("%s: %#llx counted %llu; told: %s", cases[i].section,
+		    strcmp(reported.last, cases[i].reported) != 0)
+			FAIL_TEST("%s: %#llx counted %llu; reported: %s", cases[i].section,
 				  (unsigned long long)cases[i].select,
-				  (unsigned long long)get(&pmu, MSR_PMC0 + 1), told.last);
+				  (unsigned long long)get(&pmu, MSR_PMC0 + 1), reported.last);
 	}
 }
 
@@ -241,7 +241,7 @@ TEST(pmu_intel, fixed_counters_count_cycles_at_all_levels)
 		(void)pmu_advance(&pmu, SECOND);
 		for (uint32_t i = 0; i < 3; i++)
 			CHECK_EQUAL(get(&pmu, MSR_FIXED0 + i), field == 3 ? counted[i] : 0);
-		CHECK_EQUAL(told.times, field == 0 ? 0 : field == 3 ? 1 : 3);
+		CHECK_EQUAL(reported.times, field == 0 ? 0 : field == 3 ? 1 : 3);
 	}
 }
 
@@ -254,16 +254,16 @@ TEST(pmu_intel, an_event_is_reported_once)
 		set(&pmu, MSR_SELECT0 + i, 0x5300c0);
 		set(&pmu, MSR_SELECT0 + i, 0);
 	}
-	CHECK_EQUAL(told.times, 1);
+	CHECK_EQUAL(reported.times, 1);
 	for (uint64_t mask = 1; mask < 256; mask++)
 		set(&pmu, MSR_SELECT0, 0x43003c | mask << 24);
-	CHECK_EQUAL(told.times, 2); /* the name does not include the CMASK */
-	CHECK_STRING(told.last, "event 0x3c umask 0x00 (core cycles), with EDGE, INV or CMASK");
-	CHECK_EQUAL(told.ends, 0);
+	CHECK_EQUAL(reported.times, 2); /* the name does not include the CMASK */
+	CHECK_STRING(reported.last, "event 0x3c umask 0x00 (core cycles), with EDGE, INV or CMASK");
+	CHECK_EQUAL(reported.ends, 0);
 	for (uint64_t event = 0; event < 0x3c; event++)
 		set(&pmu, MSR_SELECT0, 0x430000 | event);
-	CHECK_EQUAL(told.times, PMU_REPORTED_MAX);
-	CHECK_EQUAL(told.ends, 1);
+	CHECK_EQUAL(reported.times, PMU_REPORTED_MAX);
+	CHECK_EQUAL(reported.ends, 1);
 }
 
 TEST(pmu_intel, an_event_is_reported_once_for_all_vcpus)
@@ -273,10 +273,10 @@ TEST(pmu_intel, an_event_is_reported_once_for_all_vcpus)
 	pmu_share_reports(&other, &first);
 	set(&other, MSR_SELECT0, 0x4300c0);
 	set(&first, MSR_SELECT0, 0x4300c0);
-	CHECK_EQUAL(told.times, 1);
+	CHECK_EQUAL(reported.times, 1);
 	set(&first, MSR_SELECT0, 0x4300c4);
 	set(&other, MSR_SELECT0 + 1, 0x4300c4);
-	CHECK_EQUAL(told.times, 2);
+	CHECK_EQUAL(reported.times, 2);
 }
 
 TEST(pmu_intel, global_control_switches_each_counter)
@@ -301,7 +301,7 @@ TEST(pmu_intel, global_control_switches_each_counter)
 	}
 }
 
-TEST(pmu_intel, a_wrap_sets_its_status_bit_and_makes_the_PMI_that_was_asked_for)
+TEST(pmu_intel, a_wrap_sets_its_status_bit_and_makes_the_requested_PMI)
 {
 	/* 20.2.2: status bits by counter; 20.2.1.1: INT; IA32_FIXED_CTR_CTRL: PMI. */
 	static const struct {

@@ -27,7 +27,7 @@ TEST(pmu_kernel, the_host_keeps_what_a_core_shares)
 		CHECK(is_reserved(PMU_AMD_CORE, UINT64_C(0xf000000ff) | umask << 8));
 }
 
-TEST(pmu_kernel, the_guest_keeps_what_Linux_asks_for_by_name)
+TEST(pmu_kernel, the_guest_keeps_the_events_of_Linux)
 {
 	/* arch/x86/events/{intel,amd}/core.c: intel_perfmon_event_map, amd_*perfmon_event_map */
 	static const uint64_t intel[] = { 0x003c, 0x00c0, 0x4f2e, 0x412e,

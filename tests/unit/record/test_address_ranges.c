@@ -59,7 +59,7 @@ TEST(address_ranges, are_what_was_added)
 	address_ranges_free(&set);
 }
 
-TEST(address_ranges, are_so_many_at_most)
+TEST(address_ranges, have_a_limit)
 {
 	struct address_ranges set = { 0 };
 

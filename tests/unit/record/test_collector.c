@@ -469,7 +469,7 @@ TEST(collector, breakpoints_that_the_guest_lost_are_counted)
 	clean_up(&setting);
 }
 
-TEST(collector, errors_say_what_failed)
+TEST(collector, errors_report_what_failed)
 {
 	struct collector *collector;
 	struct setting setting;

@@ -132,7 +132,7 @@ static uint64_t count_stops(struct boot *boot)
 	return stops;
 }
 
-/* The collector has looked at the kernel that it published: it asks for the registers first, each
+/* The collector has checked the kernel that it published: it reads the registers first, each
  * time. */
 static void wait_for_look(struct boot *boot)
 {
@@ -177,7 +177,9 @@ static void push(struct boot *boot, uint64_t rip, uint8_t flags)
 	ring_publish(boot->ring);
 }
 
-/* The collector tells of itself at the end of each pass: how many, from when there are WANTED on.
+/*
+ * Returns the number of files once it is at least WANTED. The collector updates it at the end of
+ * each pass.
  */
 static unsigned int wait_for_files(const struct boot *boot, unsigned int wanted)
 {

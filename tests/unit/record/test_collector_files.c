@@ -27,7 +27,7 @@ static const struct kernel_guest_location place = { TEXT, 0x200000, KERNEL_GUEST
 struct keeper {
 	char directory[64];
 	struct flat_guest guest;
-	struct ring *ring, *told; /* of samples; of the guest's sideband */
+	struct ring *ring, *sideband; /* of samples; of the guest's sideband */
 	struct collector *collector;
 	struct collector_files files;
 	struct perf_data_room room;
@@ -97,13 +97,13 @@ static int start(struct keeper *keeper, uint64_t interval)
 	flat_guest_create(&keeper->guest, KERNEL_GUEST_SIZE);
 	kernel_guest_start(&keeper->guest, KALLSYMS_6_12, &place);
 	CHECK_EQUAL(ring_create(&keeper->ring, RING_SIZE_MIN), 0);
-	CHECK_EQUAL(ring_create(&keeper->told, RING_SIZE_MIN), 0);
+	CHECK_EQUAL(ring_create(&keeper->sideband, RING_SIZE_MIN), 0);
 	keeper->room = (struct perf_data_room){ make_room, keeper };
 	keeper->files = (struct collector_files){ begin, end, &keeper->room, interval, keeper };
 	options = (struct collector_options){
 		.rings = &keeper->ring,
 		.ring_count = 1,
-		.sideband_rings = &keeper->told,
+		.sideband_rings = &keeper->sideband,
 		.sideband_ring_count = 1,
 		.view = &keeper->guest.view,
 		.registers = get_registers,
@@ -120,7 +120,7 @@ static void clean_up(struct keeper *keeper)
 	char command[128];
 
 	ring_destroy(keeper->ring);
-	ring_destroy(keeper->told);
+	ring_destroy(keeper->sideband);
 	flat_guest_destroy(&keeper->guest);
 	snprintf(command, sizeof(command), "rm -rf %s", keeper->directory);
 	CHECK_EQUAL(system(command), 0);
@@ -271,12 +271,12 @@ TEST(collector_files, a_reset_begins_the_next_one)
 
 static void tell(struct keeper *keeper, const struct sideband *record)
 {
-	void *to = ring_reserve(keeper->told, RECORD_SIDEBAND, record->size);
+	void *to = ring_reserve(keeper->sideband, RECORD_SIDEBAND, record->size);
 
 	REQUIRE(to);
 	memcpy(to, record, record->size);
-	ring_commit(keeper->told, to);
-	ring_flush(keeper->told);
+	ring_commit(keeper->sideband, to);
+	ring_flush(keeper->sideband);
 }
 
 static void tell_process(struct keeper *keeper, uint32_t pid, uint64_t time)
@@ -328,7 +328,7 @@ static void wait_for_processes(struct keeper *keeper, unsigned int count)
 }
 
 /* A guest's report is in every file while it holds. */
-TEST(collector_files, each_begins_with_what_the_guest_told)
+TEST(collector_files, each_begins_with_the_state_of_the_guest)
 {
 	struct keeper keeper;
 
@@ -344,8 +344,8 @@ TEST(collector_files, each_begins_with_what_the_guest_told)
 	clean_up(&keeper);
 }
 
-/* Behind a reset there are other processes. */
-TEST(collector_files, a_reset_forgets_what_the_guest_told)
+/* After a reset there are other processes. */
+TEST(collector_files, a_reset_drops_the_state_of_the_guest)
 {
 	struct keeper keeper;
 

@@ -36,9 +36,9 @@ struct qmp_samples {
 	struct collector_options options;
 	struct collector_kernel kernel;
 	unsigned int published;
-	unsigned int told, unknown; /* reports of lists, and that modules are unknown */
-	size_t count;               /* of the latest list */
-	bool unknown_first; /* when it was published last, that had been said after lost() */
+	unsigned int reported, unknown; /* reports of lists, and that modules are unknown */
+	size_t count;                   /* of the latest list */
+	bool unknown_first; /* modules were reported as unknown after the latest lost() */
 };
 
 static bool get_registers(void *context, struct guest_registers *registers)
@@ -64,7 +64,7 @@ static void count_modules(void *context, const struct guest_module *list, size_t
 {
 	struct qmp_samples *looks = context;
 
-	looks->told += list != NULL;
+	looks->reported += list != NULL;
 	looks->unknown += !list;
 	looks->unknown_first |= !list;
 	looks->count = count;
@@ -163,13 +163,13 @@ TEST(collector_scans, module_that_was_unloaded_between_two_scans_is_published_ag
 	load(&looks);
 	turn(&looks, 3 * SECOND + 50 * MILLISECOND);
 	CHECK_EQUAL(looks.count, 1);
-	CHECK_EQUAL(looks.told, 4);
+	CHECK_EQUAL(looks.reported, 4);
 	CHECK_EQUAL(looks.published, 3);
 	turn(&looks, 4 * SECOND);
 	CHECK_EQUAL(looks.published, 4);
 	turn(&looks, 5 * SECOND);
 	CHECK_EQUAL(looks.published, 4);
-	CHECK_EQUAL(looks.told, 4);
+	CHECK_EQUAL(looks.reported, 4);
 	CHECK_EQUAL(looks.unknown, 0);
 	end(&looks);
 }
@@ -250,7 +250,7 @@ TEST(collector_scans, guest_that_loads_without_end_has_no_module_known)
 	unload(&looks);
 	turn(&looks, 10 * SECOND);
 	CHECK(looks.kernel.boot.modules.timeline.stopped);
-	CHECK_EQUAL(looks.told, 0);
+	CHECK_EQUAL(looks.reported, 0);
 	check_unknown_for_good(&looks, 1);
 	log_quiet(false);
 	end(&looks);
@@ -319,7 +319,7 @@ TEST(collector_scans, guest_with_endless_bpf_programs_keeps_its_symbols)
 		collector_kernel_reclaim(&looks.kernel);
 	}
 	CHECK_EQUAL(looks.published, 1);
-	CHECK_EQUAL(looks.told + looks.unknown, 0);
+	CHECK_EQUAL(looks.reported + looks.unknown, 0);
 	CHECK_EQUAL(looks.kernel.boot.modules.count, 1);
 	end(&looks);
 }
@@ -435,8 +435,7 @@ static uint64_t pause_behind_wait(bool remote)
 	return pause;
 }
 
-/* Who waits takes no processor's time; who has others wait is told by the clock what that takes of
- * them. */
+/* Waiting takes no CPU time, so the duration of a remote guest's scans is measured by the clock. */
 TEST(collector_scans, scans_of_remote_guests_get_a_tenth_of_the_time)
 {
 	CHECK(pause_behind_wait(true) >= 9 * WAIT);

@@ -175,8 +175,7 @@ static void check_comms(struct collector_output *output, const char *path, const
 	unlink(path);
 }
 
-/* Readers call a new process what its parent was called: a name that was true before it is said
- * again. */
+/* Readers give a new process its parent's name, so an earlier valid name is recorded again. */
 TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 {
 	struct collector_output output;
@@ -191,7 +190,7 @@ TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 }
 
 /* The file has the name of its parent, which was reported before a loss. */
-TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
+TEST(collector, a_child_of_a_process_with_an_uncertain_name_has_none)
 {
 	const struct sideband_comm comm = {
 		.head = sideband_head(SIDEBAND_COMM, sizeof(comm), 10, 61),
@@ -326,7 +325,7 @@ static void note_filled(void *context, const struct sideband_mmap *mapping)
 	strcat(context, mapping->name);
 }
 
-/* A sample in process 60 at TIME that says itself what is mapped there. */
+/* A sample in process 60 at TIME that carries its own mapping. */
 static void write_knowing(struct collector_output *output, struct image_catalog *catalog,
 			  const struct guest_kernel *kernel, const struct user_mapping *mapping,
 			  uint64_t time)
@@ -363,7 +362,7 @@ static void write_knowing(struct collector_output *output, struct image_catalog 
 	CHECK_EQUAL(collector_output_sample(output, &attributed, kernel, NULL), 0);
 }
 
-/* NULL: none. To be freed with user_guest_free(), whatever comes. */
+/* NULL: none. Always freed with user_guest_free(). */
 static const struct user_mapping *map_program(struct user_guest *guest)
 {
 	const struct user_mapping *mapping;

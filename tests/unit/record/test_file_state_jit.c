@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a file says of functions generated at run time, without enough memory for all of it. */
+/* Functions generated at run time in a file, without enough memory for all of them. */
 #include "vmm/record/file_state_parts.h"
 
 #include <stdlib.h>

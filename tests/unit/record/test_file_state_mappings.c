@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a file says of user space, against a reader as simple as can be: for each byte of a small
- * address space, the latest record.
+ * The mappings in a file, compared with a simple reader: for each byte of a small address space,
+ * the latest record.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ static void make_sample(struct small_sample *small, uint64_t time)
 	}
 }
 
-/* What a reader finds at each address of the sample is what the sample says of it. */
+/* A reader finds the sample's mappings at each of its addresses. */
 static void check_sample(const struct reader *reader, const struct small_sample *small)
 {
 	for (int i = 0; i < 4; i++) {
@@ -184,7 +184,7 @@ TEST(file_state_mappings, a_late_sample_takes_nothing_back_from_another_process)
 	image_catalog_free(&catalog);
 }
 
-TEST(file_state_mappings, a_reader_finds_what_each_sample_says)
+TEST(file_state_mappings, a_reader_finds_the_mappings_of_each_sample)
 {
 	struct reader reader = { .maps = 0 };
 	struct image_catalog catalog = make_catalog();

@@ -343,7 +343,7 @@ TEST(flight, writes_the_window_before_a_trigger_in_order_of_time)
 	clean_up(&setting);
 }
 
-TEST(flight, has_samples_as_they_were_completed_behind_their_stops)
+TEST(flight, has_samples_as_completed_after_their_stops)
 {
 	struct setting setting;
 	struct counts counts;
@@ -530,7 +530,7 @@ TEST(flight, a_file_waits_for_the_time_after_its_trigger)
 	clean_up(&setting);
 }
 
-TEST(flight, a_panic_waits_for_the_reset_behind_it)
+TEST(flight, a_panic_waits_for_the_reset_after_it)
 {
 	uint64_t begin = now();
 	struct setting setting;
@@ -553,7 +553,7 @@ TEST(flight, a_panic_waits_for_the_reset_behind_it)
 	clean_up(&setting);
 }
 
-TEST(flight, the_guest_can_not_put_a_file_off_nor_fill_the_disk)
+TEST(flight, the_guest_cannot_delay_a_file_or_fill_the_disk)
 {
 	uint64_t begin = now();
 	struct setting setting;
@@ -667,7 +667,7 @@ TEST(flight, writes_nothing_to_the_cache_before_a_trigger)
 	clean_up(&setting);
 }
 
-TEST(flight, goes_on_after_a_file_that_can_not_be_written)
+TEST(flight, continues_after_a_file_that_cannot_be_written)
 {
 	struct setting setting;
 

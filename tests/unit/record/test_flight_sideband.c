@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the flight recorder keeps of the sideband against brute force: however
- * much of it went into the base, samples behind that know what was there.
+ * The sideband events that the flight recorder keeps, compared with brute force: with any number of
+ * them in the base, later samples have their mappings.
  */
 #include "vmm/record/flight_sideband.h"
 
@@ -71,7 +71,7 @@ static struct timeline_event *make_disorder(struct proof *proof)
 	return events;
 }
 
-/* Forgets now and then; the last horizon. */
+/* Drops old events now and then; returns the last horizon. */
 static uint64_t keep_all(struct proof *proof, struct flight_sideband *sideband)
 {
 	struct timeline_event *events = make_disorder(proof);
@@ -158,7 +158,7 @@ static void prove(struct proof *proof)
 	timeline_free(&proof->timeline);
 }
 
-TEST(flight_sideband, samples_behind_the_base_know_what_was_there)
+TEST(flight_sideband, samples_after_the_base_have_their_mappings)
 {
 	struct proof proof = { 0 };
 

@@ -101,7 +101,7 @@ TEST(jit_code, a_function_has_its_name_from_when_its_map_was_made)
 	jit_code_free(code);
 }
 
-TEST(jit_code, before_a_look_that_did_not_see_it_it_was_something_else)
+TEST(jit_code, a_function_is_not_older_than_a_read_of_the_map_without_it)
 {
 	struct jit_code *code = code_with("one");
 
@@ -113,7 +113,7 @@ TEST(jit_code, before_a_look_that_did_not_see_it_it_was_something_else)
 	jit_code_free(code);
 }
 
-TEST(jit_code, behind_the_latest_look_nothing_is_known)
+TEST(jit_code, after_the_latest_read_nothing_is_known)
 {
 	struct jit_code *code = code_with("one");
 
@@ -170,7 +170,7 @@ TEST(jit_code, two_functions_at_one_address_in_the_first_scan_are_ambiguous_befo
 }
 
 /* One address is reused beyond the limit of kept functions: other addresses are not affected. */
-TEST(jit_code, what_is_forgotten_takes_no_name_of_others)
+TEST(jit_code, dropped_functions_affect_no_others)
 {
 	struct jit_code *code = code_with("one");
 	char name[16];
@@ -186,7 +186,7 @@ TEST(jit_code, what_is_forgotten_takes_no_name_of_others)
 	jit_code_free(code);
 }
 
-TEST(jit_code, a_line_that_is_said_again_changes_nothing)
+TEST(jit_code, a_repeated_line_changes_nothing)
 {
 	struct jit_code *code = code_with("one");
 
@@ -253,7 +253,7 @@ TEST(jit_code, a_process_that_ended_has_no_line_to_come)
 	jit_code_free(code);
 }
 
-TEST(jit_code, a_map_that_begins_anew_has_what_it_says_now)
+TEST(jit_code, a_map_that_begins_again_replaces_its_lines)
 {
 	struct jit_code *code = code_with("one");
 
@@ -278,8 +278,8 @@ static void lose(struct jit_code *code, uint64_t since, uint64_t until)
 }
 
 /* The map is reported from its beginning at TIME; its program has run since PROGRAM. */
-static void tell_again(struct jit_code *code, uint64_t since, uint64_t program, uint64_t time,
-		       const char *name)
+static void report_again(struct jit_code *code, uint64_t since, uint64_t program, uint64_t time,
+			 const char *name)
 {
 	struct sideband_jit_map record = { .head = sideband_head(SIDEBAND_JIT_MAP, sizeof(record),
 								 time, PID),
@@ -311,7 +311,7 @@ TEST(jit_code, events_that_the_guest_lost_end_all_names)
 	jit_code_free(code);
 }
 
-TEST(jit_code, names_end_with_the_earliest_loss_whichever_is_told_first)
+TEST(jit_code, names_end_with_the_earliest_loss_in_any_order_of_reports)
 {
 	struct jit_code *code = code_with("one");
 
@@ -325,28 +325,29 @@ TEST(jit_code, names_end_with_the_earliest_loss_whichever_is_told_first)
 }
 
 /* The guest reports all processes again, as if they had just executed their programs. */
-TEST(jit_code, the_same_program_has_names_again_behind_a_loss)
+TEST(jit_code, the_same_program_has_names_again_after_a_loss)
 {
 	struct jit_code *code = code_with("one");
 
 	round_at(code, 200 * MS);
 	lose(code, 150 * MS, 190 * MS);
 	exec_at(code, 250 * MS);
-	tell_again(code, 10 * MS, 90 * MS, 300 * MS, "one");
+	report_again(code, 10 * MS, 90 * MS, 300 * MS, "one");
 	CHECK_STRING(name_at(code, 0x1000, 130 * MS), "one");
 	CHECK_STRING(name_at(code, 0x1000, 170 * MS), "");
 	CHECK_STRING(name_at(code, 0x1000, 260 * MS), "one");
 	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "one");
-	/* And once more. */
+	/* And again. */
 	lose(code, 410 * MS, 420 * MS);
-	tell_again(code, 10 * MS, 90 * MS, 500 * MS, "one");
+	report_again(code, 10 * MS, 90 * MS, 500 * MS, "one");
 	CHECK_STRING(name_at(code, 0x1000, 415 * MS), "");
 	CHECK_STRING(name_at(code, 0x1000, 550 * MS), "one");
 	jit_code_free(code);
 }
 
-/* When that began is told to the ms, and clocks are known less well: up to the loss no other
- * program began.
+/*
+ * The program's start is reported to the ms, and the error of clocks is larger. No other program
+ * began until the loss.
  */
 TEST(jit_code, the_same_program_is_known_by_any_time_before_the_loss)
 {
@@ -354,23 +355,23 @@ TEST(jit_code, the_same_program_is_known_by_any_time_before_the_loss)
 
 	lose(code, 150 * MS, 190 * MS);
 	exec_at(code, 250 * MS);
-	tell_again(code, 10 * MS, 110 * MS, 300 * MS, "one");
+	report_again(code, 10 * MS, 110 * MS, 300 * MS, "one");
 	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "one");
-	/* Another processor lost something earlier, and says so later. */
+	/* Another processor had an earlier loss and reports it later. */
 	lose(code, 450 * MS, 490 * MS);
 	lose(code, 430 * MS, 480 * MS);
-	tell_again(code, 10 * MS, 440 * MS, 500 * MS, "old");
+	report_again(code, 10 * MS, 440 * MS, 500 * MS, "old");
 	CHECK_STRING(name_at(code, 0x1000, 550 * MS), "");
 	jit_code_free(code);
 }
 
-TEST(jit_code, a_loss_that_is_told_late_does_not_end_what_began_since)
+TEST(jit_code, a_loss_that_is_reported_late_does_not_end_later_programs)
 {
 	struct jit_code *code = code_with("one");
 
 	lose(code, 150 * MS, 190 * MS);
 	exec_at(code, 250 * MS);
-	tell_again(code, 10 * MS, 90 * MS, 300 * MS, "one");
+	report_again(code, 10 * MS, 90 * MS, 300 * MS, "one");
 	lose(code, 180 * MS, 190 * MS);
 	round_at(code, 500 * MS);
 	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "one");
@@ -378,27 +379,25 @@ TEST(jit_code, a_loss_that_is_told_late_does_not_end_what_began_since)
 	jit_code_free(code);
 }
 
-/* It may be the earlier program's, whose end was lost; so may be what it is called by others who do
- * not know.
- */
+/* It may belong to the earlier program, whose end was lost. */
 TEST(jit_code, a_map_of_before_a_loss_is_not_the_program_s_that_came_since)
 {
 	struct jit_code *code = code_with("one");
 
 	lose(code, 150 * MS, 190 * MS);
-	tell_again(code, 10 * MS, 160 * MS, 300 * MS, "old");
+	report_again(code, 10 * MS, 160 * MS, 300 * MS, "old");
 	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "");
-	tell_again(code, 10 * MS, 0, 500 * MS, "old");
+	report_again(code, 10 * MS, 0, 500 * MS, "old");
 	CHECK_STRING(name_at(code, 0x1000, 550 * MS), "");
 	/* One that was made since is its own, or that it has written all of, */
-	tell_again(code, 220 * MS, 0, 700 * MS, "new");
+	report_again(code, 220 * MS, 0, 700 * MS, "new");
 	CHECK_STRING(name_at(code, 0x1000, 750 * MS), "new");
 	CHECK_STRING(name_at(code, 0x1000, 180 * MS), "");
-	tell_again(code, 0, 0, 900 * MS, "newer");
+	report_again(code, 0, 0, 900 * MS, "newer");
 	CHECK_STRING(name_at(code, 0x1000, 950 * MS), "newer");
-	/* and one of while it runs already, however long the loss is told to have lasted. */
+	/* and one made while it runs, with any reported duration of the loss. */
 	lose(code, 1000 * MS, 1100 * MS);
-	tell_again(code, 1050 * MS, 1010 * MS, 1200 * MS, "newest");
+	report_again(code, 1050 * MS, 1010 * MS, 1200 * MS, "newest");
 	CHECK_STRING(name_at(code, 0x1000, 1250 * MS), "newest");
 	jit_code_free(code);
 }
@@ -406,7 +405,7 @@ TEST(jit_code, a_map_of_before_a_loss_is_not_the_program_s_that_came_since)
 /* Nor are old lines of a process that has ended where its end was lost, and those of others are as
  * they were.
  */
-TEST(jit_code, a_process_that_is_new_behind_a_loss_has_its_names)
+TEST(jit_code, a_process_that_is_new_after_a_loss_has_its_names)
 {
 	struct jit_code *code = jit_code_new(NULL);
 
@@ -458,14 +457,15 @@ static unsigned int true_number(unsigned int slot, uint64_t time)
 	return number;
 }
 
-static uint64_t tell_up_to(struct jit_code *code, unsigned int *told, uint64_t since, uint64_t time)
+static uint64_t report_up_to(struct jit_code *code, unsigned int *reported, uint64_t since,
+			     uint64_t time)
 {
 	char name[16];
 
-	map(code, *told || since > 1 ? 0 : SIDEBAND_JIT_BEGIN, since, time);
-	for (; *told < CHANGES && changes[*told].time <= time; (*told)++) {
-		snprintf(name, sizeof(name), "f%u", changes[*told].number);
-		line(code, 0x1000 + 0x100 * changes[*told].slot, 0x100, name, since, time);
+	map(code, *reported || since > 1 ? 0 : SIDEBAND_JIT_BEGIN, since, time);
+	for (; *reported < CHANGES && changes[*reported].time <= time; (*reported)++) {
+		snprintf(name, sizeof(name), "f%u", changes[*reported].number);
+		line(code, 0x1000 + 0x100 * changes[*reported].slot, 0x100, name, since, time);
 	}
 	round_at(code, time);
 	return time;
@@ -480,7 +480,7 @@ TEST(jit_code, of_many_that_come_and_go_none_has_a_wrong_name)
 	for (unsigned int world = 0; world < 20; world++) {
 		struct jit_code *code = jit_code_new(NULL);
 		uint64_t time = 2, since = 1;
-		unsigned int told = 0;
+		unsigned int reported = 0;
 
 		for (unsigned int i = 0; i < CHANGES; i++) {
 			time += (uint64_t)rand() % (world < 10 ? 400 * MS : 20 * MS);
@@ -488,7 +488,7 @@ TEST(jit_code, of_many_that_come_and_go_none_has_a_wrong_name)
 		}
 		for (uint64_t look = 100 * MS; look < time;
 		     look += 50 * MS + (uint64_t)rand() % (100 * MS)) {
-			since = tell_up_to(code, &told, since, look);
+			since = report_up_to(code, &reported, since, look);
 			for (unsigned int i = 0; i < 30; i++) {
 				uint64_t at = look - (uint64_t)rand() %
 							     (look < 700 * MS ? look : 700 * MS);

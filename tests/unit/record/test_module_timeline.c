@@ -10,8 +10,8 @@
 
 #define PLACE 0xffffffffc0100000ull
 
-/* Looks last from 10 N to 10 N + 1. */
-static struct collector_scan look(unsigned int number)
+/* Scan N lasts from 10 N to 10 N + 1. */
+static struct collector_scan scan(unsigned int number)
 {
 	return (struct collector_scan){ 10ull * number, 10ull * number + 1 };
 }
@@ -39,7 +39,7 @@ static bool is_shared(const struct module_timeline *places, const struct guest_m
 static void see_all(struct module_timeline *places, unsigned int number,
 		    const struct guest_module *loaded, size_t count)
 {
-	const struct collector_scan latest = look(number - 1), now = look(number);
+	const struct collector_scan latest = scan(number - 1), now = scan(number);
 
 	CHECK_EQUAL(module_timeline_update(places, loaded, count, &latest, &now), 0);
 }
@@ -64,7 +64,7 @@ TEST(module_timeline, modules_that_stay_are_there_since_ever)
 {
 	const struct guest_module both[] = { module("a", PLACE, 1),
 					     module("b", PLACE + 0x2000, 2) };
-	const struct collector_scan first = look(1), second = look(2);
+	const struct collector_scan first = scan(1), second = scan(2);
 	struct module_timeline places = { 0 };
 
 	see(&places, 1, &both[0]);
@@ -77,12 +77,14 @@ TEST(module_timeline, modules_that_stay_are_there_since_ever)
 	module_timeline_free(&places);
 }
 
-/* A sample of a program before it in its place, which no look saw, may be checked when that has
- * gone. */
-TEST(module_timeline, a_bpf_program_is_there_since_the_look_that_saw_it)
+/*
+ * A sample of an earlier program at its address, which no scan found, may be checked when that one
+ * is unloaded.
+ */
+TEST(module_timeline, a_bpf_program_begins_with_the_scan_that_found_it)
 {
 	struct guest_module both[] = { module("a", PLACE, 0), module("b", PLACE + 0x2000, 0) };
-	const struct collector_scan first = look(1), second = look(2);
+	const struct collector_scan first = scan(1), second = scan(2);
 	struct module_timeline places = { 0 };
 
 	both[0].program = PLACE + 0x10000;
@@ -126,9 +128,8 @@ TEST(module_timeline, a_place_that_was_empty_for_a_while_was_anybody_s)
 	module_timeline_free(&places);
 }
 
-/* However short its time: no end stands before its beginning, where readers would take it for no
- * end. */
-TEST(module_timeline, a_module_that_one_look_saw_ends)
+/* Its end is not before its beginning, which readers would take for no end. */
+TEST(module_timeline, a_module_that_one_scan_found_ends)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
 	struct module_timeline places = { 0 };
@@ -188,10 +189,10 @@ TEST(module_timeline, modules_without_a_build_id_cannot_be_compared)
 	module_timeline_free(&places);
 }
 
-TEST(module_timeline, end_when_the_list_can_not_be_read_any_more)
+TEST(module_timeline, end_when_the_list_becomes_unreadable)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
-	const struct collector_scan latest = look(5);
+	const struct collector_scan latest = scan(5);
 	struct module_timeline places = { 0 };
 
 	see(&places, 1, &a);
@@ -202,7 +203,7 @@ TEST(module_timeline, end_when_the_list_can_not_be_read_any_more)
 	module_timeline_free(&places);
 }
 
-/* That come in one look: a look takes the longer the more places there are. */
+/* Programs in one scan, which takes longer the more there are. */
 #define AT_ONCE 16
 
 TEST(module_timeline, number_of_modules_is_limited)
@@ -239,7 +240,7 @@ static struct guest_module program(unsigned int number)
 
 #define MANY (MODULE_TIMELINE_MAX / AT_ONCE)
 
-/* The next ones: look NUMBER sees them; the last of them. */
+/* Scan NUMBER finds the next programs; returns the last of them. */
 static struct guest_module see_programs(struct module_timeline *places, unsigned int number)
 {
 	struct guest_module seen[AT_ONCE];
@@ -254,20 +255,20 @@ TEST(module_timeline, ended_bpf_programs_are_forgotten_except_for_their_addresse
 {
 	const struct guest_module early = module("early", PLACE + 0x1000, 1);
 	const struct guest_module late = module("late", PLACE + (PLACES + 1) * 0x1000ull, 1);
-	const struct collector_scan first = look(MANY), second = look(MANY + 1);
+	const struct collector_scan first = scan(MANY), second = scan(MANY + 1);
 	struct module_timeline places = { .programs_listed = true };
-	size_t told = 0;
+	size_t reported = 0;
 
 	for (unsigned int i = 1; i < MANY; i++) {
 		struct guest_module last;
 
-		REQUIRE(module_timeline_has_room_for_programs(&places, &told));
+		REQUIRE(module_timeline_has_room_for_programs(&places, &reported));
 		last = see_programs(&places, i);
 		REQUIRE(places.count <=
 			MODULE_TIMELINE_MAX - MODULE_TIMELINE_MODULES_MAX + 2 * (size_t)AT_ONCE);
-		REQUIRE(!places.stopped && told <= places.count);
+		REQUIRE(!places.stopped && reported <= places.count);
 		check_place(&places, places.count - 1, last.name, false, 10ull * i + 1);
-		told = places.count;
+		reported = places.count;
 	}
 	CHECK_EQUAL(places.forgotten.count, 1);
 	CHECK(is_shared(&places, &early));
@@ -284,7 +285,7 @@ TEST(module_timeline, those_that_are_left_are_as_they_were)
 {
 	const size_t room = MODULE_TIMELINE_MAX - MODULE_TIMELINE_MODULES_MAX;
 	struct module_timeline places = { .programs_listed = true };
-	size_t told = room / 2, before;
+	size_t reported = room / 2, before;
 
 	for (unsigned int i = 1; places.count < room; i++) {
 		const struct guest_module seen = program(i);
@@ -292,9 +293,9 @@ TEST(module_timeline, those_that_are_left_are_as_they_were)
 		see(&places, i, &seen);
 	}
 	before = places.count;
-	CHECK(module_timeline_has_room_for_programs(&places, &told));
+	CHECK(module_timeline_has_room_for_programs(&places, &reported));
 	CHECK(places.count < before && places.count >= room / 2 - 2);
-	CHECK_EQUAL(told, room / 2 - (before - places.count));
+	CHECK_EQUAL(reported, room / 2 - (before - places.count));
 	for (size_t i = 1; i < places.count; i++)
 		CHECK(places.bounds[i].time >= places.bounds[i - 1].time);
 	for (size_t i = 0; i + 1 < places.count; i++)
@@ -303,14 +304,14 @@ TEST(module_timeline, those_that_are_left_are_as_they_were)
 	module_timeline_free(&places);
 }
 
-/* Nothing can be forgotten of those that are there. */
+/* Loaded programs cannot be dropped. */
 TEST(module_timeline, as_many_programs_as_there_is_room_for_are_no_more)
 {
 	const size_t room = MODULE_TIMELINE_MAX - MODULE_TIMELINE_MODULES_MAX;
 	struct guest_module *all = calloc(room, sizeof(*all));
-	const struct collector_scan now = look(1);
+	const struct collector_scan now = scan(1);
 	struct module_timeline places = { 0 };
-	size_t told = 0;
+	size_t reported = 0;
 
 	REQUIRE(all);
 	for (unsigned int i = 0; i < room; i++) {
@@ -319,13 +320,13 @@ TEST(module_timeline, as_many_programs_as_there_is_room_for_are_no_more)
 	}
 	CHECK_EQUAL(module_timeline_update(&places, all, room, &now, &now), 0);
 	CHECK(!places.stopped);
-	CHECK(!module_timeline_has_room_for_programs(&places, &told));
+	CHECK(!module_timeline_has_room_for_programs(&places, &reported));
 	CHECK_EQUAL(places.count, room);
 	free(all);
 	module_timeline_free(&places);
 }
 
-/* As who looks at each of them finds it. */
+/* As a search of all of them finds it. */
 static bool is_in_place_of_any(const struct guest_module *modules, size_t count,
 			       const struct guest_module *module)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which cgroup a process is, by what a guest tells: one that may lie, too. */
+/* The cgroup of a process, from reports of a guest that may be hostile. */
 #include "vmm/record/process_cgroups.h"
 
 #include <string.h>
@@ -52,7 +52,7 @@ static void exec_child(struct process_cgroups *cgroups, uint64_t time)
 	process_cgroups_apply(cgroups, &exec.head);
 }
 
-/* The bit that tells made ones from others, and nothing else. */
+/* Only the bit that marks generated IDs. */
 TEST(process_cgroups, no_id_of_a_guest_is_none)
 {
 	struct record wrong = cgroup(PARENT, 1, 1ull << 63), old = cgroup(PARENT, 1, 0);
@@ -65,7 +65,7 @@ TEST(process_cgroups, no_id_of_a_guest_is_none)
 }
 
 /* It may have been moved before. */
-TEST(process_cgroups, a_new_program_is_in_its_parents_only_if_that_is_told)
+TEST(process_cgroups, a_new_program_is_in_its_parents_cgroup_only_if_reported)
 {
 	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 
@@ -80,7 +80,7 @@ TEST(process_cgroups, a_new_program_is_in_its_parents_only_if_that_is_told)
 	process_cgroups_free(cgroups);
 }
 
-TEST(process_cgroups, of_a_process_that_ended_none_is_known)
+TEST(process_cgroups, an_ended_process_has_none)
 {
 	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 	struct sideband thread = head(SIDEBAND_EXIT, PARENT, 2),
@@ -108,13 +108,13 @@ TEST(process_cgroups, cgroups_are_unknown_after_a_loss)
 	CHECK_EQUAL(process_cgroups_of(cgroups, CHILD), 0);
 	enter(cgroups, PARENT, 7, 200);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
-	lost.head.time = lost.until = 4; /* one that was told late */
+	lost.head.time = lost.until = 4; /* one that is reported late */
 	process_cgroups_apply(cgroups, &lost.head);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
 	process_cgroups_free(cgroups);
 }
 
-/* What one processor's events tell, another one's that were lost may have ended. */
+/* Lost events of another processor may have ended what this one reports. */
 TEST(process_cgroups, cgroups_reported_during_a_loss_are_unknown)
 {
 	struct process_cgroups *cgroups = process_cgroups_new(NULL);

@@ -93,7 +93,7 @@ TEST(search_pace, repeated_losses_of_the_kernel_stay_within_the_budget)
 	CHECK(worked >= hour / CPU_BUDGET_SHARE / 2);
 }
 
-/* As where the guest does a kexec soon behind its boot, on a host where a search takes long. */
+/* As where the guest does a kexec soon after its boot, on a host where a search takes long. */
 TEST(search_pace, a_lost_kernel_is_searched_at_once)
 {
 	const struct guest_registers registers = stop(0x1000, KERNEL_CODE);
@@ -108,7 +108,7 @@ TEST(search_pace, a_lost_kernel_is_searched_at_once)
 	CHECK(search(&pace, &registers, &now, SECOND, 200 * MILLISECOND) >= 5);
 }
 
-/* As of a system with processes that is no Linux, whose every search takes long. */
+/* As for a system with processes that is not Linux, where every search is slow. */
 TEST(search_pace, searches_stay_within_their_budget_after_the_start)
 {
 	const uint64_t work = 100 * MILLISECOND, hour = 3600 * SECOND;

@@ -143,7 +143,7 @@ static void check_names(const char *path)
 	symbols_free(symbols);
 }
 
-/* What perf looks for further when it has found a .dynsym only: tools/perf/util/symbol.c,
+/* The sections that perf searches when it has found a .dynsym only: tools/perf/util/symbol.c,
  * dso__load(). */
 static bool is_dynamic(const char *path)
 {
@@ -193,7 +193,7 @@ TEST(user_symbols, are_the_exported_ones_where_no_more_is_in_memory)
 	end(place);
 }
 
-TEST(user_symbols, are_looked_for_once_more_at_the_end)
+TEST(user_symbols, are_searched_again_at_the_end)
 {
 	struct place *place = begin();
 	char path[256];
@@ -225,7 +225,7 @@ TEST(user_symbols, are_left_to_others_for_a_while)
 	end(place);
 }
 
-TEST(user_symbols, are_looked_for_at_the_end_whoever_was_to_bring_them)
+TEST(user_symbols, are_searched_at_the_end_in_spite_of_the_delay)
 {
 	struct place *place = begin();
 	char path[256];

@@ -196,7 +196,7 @@ TEST(resolver_stage, gives_all_out_in_order_of_time)
 	resolver_free(setting.resolver);
 }
 
-/* A process that lives 5 ms, and whose samples come out of a ring that is looked at much later. */
+/* A process of 5 ms, whose samples are in a ring that is read much later. */
 TEST(resolver_stage, a_process_of_5_ms_is_known_for_two_passes_after_its_end)
 {
 	struct setting setting;
@@ -209,7 +209,7 @@ TEST(resolver_stage, a_process_of_5_ms_is_known_for_two_passes_after_its_end)
 	give_mmap(&setting, 101 * MILLISECOND, 500, "/bin/true");
 	give_exit(&setting, 105 * MILLISECOND, 500);
 	pass(&setting, 150 * MILLISECOND); /* plays its death */
-	CHECK_EQUAL(lives(&setting), 3);   /* init, and 500 before and behind its execve */
+	CHECK_EQUAL(lives(&setting), 3);   /* init, and 500 before and after its execve */
 	pass(&setting, 200 * MILLISECOND); /* ends the pass in which it died */
 	pass(&setting, 250 * MILLISECOND); /* one full pass */
 	give_sample(&setting, 104 * MILLISECOND, 500);
@@ -261,7 +261,7 @@ TEST(resolver_stage, late_events_are_counted_and_count_from_their_own_time)
 	resolver_free(setting.resolver);
 }
 
-TEST(resolver_stage, cr3_tells_the_process_in_user_space_only)
+TEST(resolver_stage, cr3_identifies_the_process_in_user_space_only)
 {
 	struct sample sample = user_sample(5, SAMPLE_TASK_UNKNOWN);
 	struct setting setting;
@@ -292,7 +292,7 @@ static void give_space(struct setting *setting, uint64_t time, uint32_t pid, uin
 }
 
 /* They are as old as the address space, end with it, and make no process known. */
-TEST(resolver_stage, page_tables_that_are_told_later_were_there_before)
+TEST(resolver_stage, page_tables_that_are_reported_later_existed_before)
 {
 	struct sample sample = user_sample(5, SAMPLE_TASK_UNKNOWN);
 	struct setting setting;
@@ -383,7 +383,7 @@ TEST(resolver_stage, the_largest_sample_may_be_late)
 	resolver_free(setting.resolver);
 }
 
-TEST(resolver_stage, user_space_is_not_lost_where_no_source_tells_of_it)
+TEST(resolver_stage, user_space_is_not_lost_without_a_source_of_mappings)
 {
 	struct setting setting;
 
@@ -400,7 +400,7 @@ TEST(resolver_stage, user_space_is_not_lost_where_no_source_tells_of_it)
 	resolver_free(setting.resolver);
 }
 
-TEST(resolver_stage, what_can_not_be_is_refused_and_counted)
+TEST(resolver_stage, impossible_records_are_refused_and_counted)
 {
 	struct sideband_lost lost = { sideband_head(SIDEBAND_LOST, sizeof(lost), 5, 0), 42, 5 };
 	struct setting setting;
@@ -426,7 +426,7 @@ TEST(resolver_stage, reports_during_a_loss_are_stale)
 	start(&setting, false);
 	resolver_begin_pass(setting.resolver, MILLISECOND);
 	give_mmap(&setting, 8, 7, "/between");
-	give_mmap(&setting, 9, 8, "/behind");
+	give_mmap(&setting, 9, 8, "/after");
 	give(&setting, &lost);
 	give_sample(&setting, 10, 8);
 	resolver_finish(setting.resolver);
@@ -445,7 +445,7 @@ static void give_unknown(struct setting *setting, uint64_t time, uint64_t cr3)
 }
 
 /* Nor are inherited names: the parent may have changed its name meanwhile. */
-TEST(resolver_stage, names_that_were_told_before_a_loss_are_not_believed)
+TEST(resolver_stage, names_reported_before_a_loss_are_not_used)
 {
 	struct sideband_lost lost = { sideband_head(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
 	struct setting setting;
@@ -504,7 +504,7 @@ TEST(resolver_stage, loss_does_not_last_for_ever)
 	give(&setting, &lost);
 	resolver_begin_pass(setting.resolver, 20000 * MILLISECOND);
 	give_mmap(&setting, 9000 * MILLISECOND, 7, "/meanwhile");
-	give_mmap(&setting, 15000 * MILLISECOND, 8, "/behind");
+	give_mmap(&setting, 15000 * MILLISECOND, 8, "/after");
 	give_sample(&setting, 16000 * MILLISECOND, 8);
 	resolver_finish(setting.resolver);
 	CHECK_EQUAL(loss(&setting, LOSS_NO_MAPPING), 0);

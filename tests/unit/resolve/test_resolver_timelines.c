@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The resolver against generated timelines: every sample that goes in comes
- * out once, in order of time, with what brute force says was there.
+ * The resolver against generated timelines: every sample is emitted once, in
+ * order of time, with the mapping that brute force finds.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct arrival {
 	uint64_t at;
 	uint32_t ring;
 	const struct timeline_event *event; /* NULL: a sample */
-	bool lost;                          /* the event; it is told that it was */
+	bool lost;                          /* the event; the loss is reported */
 	struct sample sample;
 };
 
@@ -38,7 +38,7 @@ struct proof {
 	uint32_t loses;        /* of 64 events */
 	uint64_t late;
 	uint64_t checked, known, mapped, wrong, last_time;
-	uint64_t found, named; /* by CR3; by what was told of their threads */
+	uint64_t found, named; /* by CR3; by reports about their threads */
 	bool out_of_order;
 };
 
@@ -55,10 +55,10 @@ static uint32_t number_of_image(const struct resolver_image *image)
 	return image && number_of(image->name) == image->inode ? (uint32_t)image->inode : 0;
 }
 
-/* What is said is what is so; nothing is said only where something was lost. */
-static bool is_right(const struct proof *proof, uint32_t said, uint32_t right)
+/* The result is right; it may be missing only after a loss. */
+static bool is_right(const struct proof *proof, uint32_t found, uint32_t right)
 {
-	return said == right || (proof->loses && !said);
+	return found == right || (proof->loses && !found);
 }
 
 static bool is_right_place(const struct proof *proof, const struct resolver_mapping *place,
@@ -75,8 +75,8 @@ static bool is_right_task(const struct proof *proof, const struct sample *sample
 }
 
 /*
- * Nothing runs in a process that has ended, nor where nothing is mapped: samples of that kind ask
- * whether what ended is forgotten. Where the end of a thread was lost, its process is not known to
+ * Nothing runs in a process that has ended, nor where nothing is mapped: samples of that kind check
+ * that ended mappings are dropped. Where the end of a thread was lost, its process is not known to
  * have ended with the others.
  */
 static bool can_be(const struct proof *proof, const struct timeline_answer *right)
@@ -115,8 +115,8 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 			  right.image, (unsigned long long)right.offset, right.comm);
 }
 
-/* Mostly of processes that live then, and some just behind their end; now and then at the very time
- * of an event. */
+/* Mostly of running processes, some just after their end, and a few at the very time of an event.
+ */
 static void make_sample(struct proof *proof, struct sample *sample)
 {
 	struct timeline *timeline = &proof->timeline;
@@ -314,8 +314,8 @@ TEST(resolver, late_samples_are_attributed_to_what_was_there)
 	CHECK(proof.late > proof.checked / 100);
 }
 
-/* Names, page tables and programs as well as mappings; and what was told anew is believed. */
-TEST(resolver, what_was_told_before_a_loss_is_not_believed_by_any_sample)
+/* Names, page tables and programs as well as mappings; later reports are used. */
+TEST(resolver, reports_before_a_loss_are_used_for_no_sample)
 {
 	for (uint32_t loses = 1; loses <= 16; loses += 5) {
 		struct proof proof = prove_all(WINDOW, loses, SAMPLES / 10);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events whose times are known within an error only: what could have come
- * before or after a sample is never said to have, and what is sure is said.
+ * Events whose times are known within an error only: an event that may be before or after a sample
+ * is not used for it, and a certain one is.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +17,9 @@
 struct proof {
 	struct timeline timeline;
 	uint64_t state;
-	uint64_t error; /* of the events' times, ns */
-	uint64_t step;  /* the source tells times in steps of so many ns; a part of the error */
-	uint64_t right, open, wrong; /* samples: told rightly, not told, told wrongly */
+	uint64_t error;              /* of the events' times, ns */
+	uint64_t step;               /* step of the source's times in ns; a part of the error */
+	uint64_t right, open, wrong; /* samples: right, without a mapping, wrong */
 	struct losses losses;
 };
 
@@ -173,7 +173,7 @@ static struct proof prove_all(uint64_t error, uint64_t step)
 
 	for (uint64_t seed = 1; seed <= 60; seed++)
 		prove(&proof, seed);
-	printf("events known within %llu ns: %llu samples right, %llu not told, %llu wrong\n",
+	printf("events known within %llu ns: %llu samples right, %llu open, %llu wrong\n",
 	       (unsigned long long)error, (unsigned long long)proof.right,
 	       (unsigned long long)proof.open, (unsigned long long)proof.wrong);
 	CHECK_EQUAL(proof.wrong, 0);
@@ -198,7 +198,7 @@ TEST(resolver_uncertain, nothing_is_wrong_and_certain_mappings_are_known)
 	CHECK(much.open > little.open);
 }
 
-/* Of events that seem to be of one moment each was true for some time. */
+/* Events with equal times were each valid for some time. */
 TEST(resolver_uncertain, events_of_one_moment_are_all_remembered)
 {
 	struct proof proof = prove_all(300000, 200000);
@@ -206,7 +206,7 @@ TEST(resolver_uncertain, events_of_one_moment_are_all_remembered)
 	CHECK(proof.right > 0);
 }
 
-/* A source that tells rounds is waited for. */
+/* Samples wait for a source that reports rounds. */
 TEST(resolver_uncertain, samples_wait_for_the_next_round)
 {
 	struct sideband round = sideband_head(SIDEBAND_ROUND, sizeof(round), WINDOW, 0);
@@ -231,7 +231,7 @@ TEST(resolver_uncertain, samples_wait_for_the_next_round)
 	resolver_statistics(resolver, &statistics);
 	CHECK_EQUAL(statistics.samples, 1);
 	CHECK_EQUAL(resolver_settled(resolver), 3 * WINDOW);
-	/* but not for ever */
+	/* but not forever */
 	sample.time = 6 * WINDOW;
 	resolver_sample(resolver, 0, &sample);
 	resolver_begin_pass(resolver, 20 * WINDOW);
@@ -255,8 +255,7 @@ static void keep_place(void *context, const struct attributed_sample *sample)
 	places->count++;
 }
 
-/* As where a guest ends, or its agent: behind its last word anything may have come in the place of
- * what was there. */
+/* As when a guest or its agent ends: after the last report, any mapping may have been replaced. */
 TEST(resolver_uncertain, everything_is_ambiguous_after_the_last_round)
 {
 	struct places places = { .count = 0 };

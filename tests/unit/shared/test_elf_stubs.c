@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of the stubs of procedure linkage tables. Truth is what objdump says of files that gcc
- * makes here, and, of the C library that runs this program, where its slots lead to.
+ * Names of the stubs of procedure linkage tables. They are compared with objdump's for files
+ * that gcc builds here, and with the targets of the slots of the running C library.
  */
 #include "shared/elf_stubs.h"
 
@@ -107,7 +107,7 @@ static char *told_by_objdump(const struct file *file)
 		file->path);
 }
 
-static char *told_by_us(const struct elf_stubs *stubs)
+static char *found_by_us(const struct elf_stubs *stubs)
 {
 	char lines[16384] = "";
 	size_t length = 0;
@@ -131,7 +131,7 @@ static void check_as_objdump(const char *options)
 {
 	struct elf_stubs stubs;
 	struct file file;
-	char *expected, *told;
+	char *expected, *found;
 
 	if (!make_library(&file, options)) {
 		FAIL_TEST("gcc %s makes no library", options);
@@ -139,9 +139,9 @@ static void check_as_objdump(const char *options)
 	}
 	CHECK(find(&file, &stubs));
 	expected = told_by_objdump(&file);
-	told = told_by_us(&stubs);
-	if (strcmp(told, expected) != 0)
-		FAIL_TEST("%s: told\n%sobjdump says\n%s", options, told, expected);
+	found = found_by_us(&stubs);
+	if (strcmp(found, expected) != 0)
+		FAIL_TEST("%s: found\n%sobjdump has\n%s", options, found, expected);
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		static const char *const names[FUNCTIONS] = { "first@plt", "second@plt",
 							      "third@plt", "both@plt",
@@ -150,7 +150,7 @@ static void check_as_objdump(const char *options)
 		CHECK(find_name(&stubs, names[i]) != NULL);
 	}
 	free(expected);
-	free(told);
+	free(found);
 	elf_stubs_free(&stubs);
 	remove_library(&file);
 }
@@ -175,7 +175,7 @@ TEST(elf_stubs, of_libraries_match_objdump)
 		check_as_objdump("-fuse-ld=lld");
 }
 
-/* A JMP through a slot in a function's own code is no stub. */
+/* A JMP through a slot in a function's own code is not a stub. */
 TEST(elf_stubs, are_none_where_functions_jump_themselves)
 {
 	struct elf_stubs stubs;
@@ -188,7 +188,7 @@ TEST(elf_stubs, are_none_where_functions_jump_themselves)
 	remove_library(&file);
 }
 
-/* All code of FILE, which is a hole behind its end, is without one. */
+/* The code sections of FILE extend far past its end, where there is no stub. */
 static void make_endless(const struct file *file)
 {
 	Elf64_Ehdr header;
@@ -254,8 +254,8 @@ static Elf64_Shdr section_of(const struct file *file, uint32_t type, uint64_t fl
 	return section;
 }
 
-/* The relocations of a library's slots, the first two of which are exchanged, wholly or in what
- * they tell. */
+/* Exchanges the first two relocations of a library's slots, whole or without their
+ * offsets. */
 static void exchange(const struct file *file, bool wholly)
 {
 	Elf64_Shdr section = section_of(file, SHT_RELA, SHF_INFO_LINK);
@@ -318,7 +318,7 @@ TEST(elf_stubs, have_no_name_without_proof)
 	remove_library(&file);
 }
 
-/* Whatever is cut off. */
+/* Truncated at any byte. */
 TEST(elf_stubs, are_none_of_a_file_that_is_there_in_part)
 {
 	struct elf_stubs stubs;

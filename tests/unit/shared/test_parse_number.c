@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decimal numbers, and the options that are such: whatever stands there, a number is right or
- * refused. */
+/* Decimal numbers and numeric options: any text is parsed correctly or refused. */
 #include "shared/parse_number.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 
 #define UNTOUCHED 42
 
-static void check_read(const char *text, uint64_t most, uint64_t expected, const char *behind)
+static void check_read(const char *text, uint64_t most, uint64_t expected, const char *rest)
 {
 	uint64_t number = UNTOUCHED;
 	const char *end = parse_decimal(text, most, &number);
 
-	if (!end || number != expected || strcmp(end, behind) != 0)
-		FAIL_TEST("'%s' is read as %llu, with '%s' behind it", text,
+	if (!end || number != expected || strcmp(end, rest) != 0)
+		FAIL_TEST("'%s' is read as %llu, with '%s' after it", text,
 			  (unsigned long long)number, end ? end : "nothing");
 }
 
@@ -49,7 +48,7 @@ TEST(decimal, what_is_no_number_or_too_large_is_refused)
 }
 
 /* One of each subcommand that has numbers. */
-TEST(decimal, options_say_which_numbers_they_take)
+TEST(decimal, options_report_their_valid_numbers)
 {
 	program_refuses("run --cpus 65", "--cpus 65: it must be a number from 1 to 64");
 	program_refuses("run --cpus 2x", "--cpus 2x: it must be a number");

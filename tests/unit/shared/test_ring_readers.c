@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several readers of one ring in consumer mode: who holds the tail, who is
- * overrun and by how much, and what is left of one who dies. Record number N
- * is always the one with N records before it, so that every reader can tell
- * at each record whether it was told the truth.
+ * Several readers of one ring in consumer mode: which one holds the tail, which is overrun and by
+ * how much, and the state that a killed one leaves. Record number N has N records before it, so
+ * that every reader can check each record.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -259,7 +258,7 @@ TEST(ring_readers, the_next_holder_goes_on_where_the_last_one_stood)
 	ring_destroy(ring);
 }
 
-TEST(ring_readers, one_who_leaves_holds_nothing)
+TEST(ring_readers, one_that_detaches_holds_nothing)
 {
 	struct ring *ring = new_ring(), *fast = attach(ring, &holds), *slow = attach(ring, &holds);
 	struct reading reading = begin_reading(fast);
@@ -346,7 +345,7 @@ static void end_holder(pid_t holder)
 	CHECK_EQUAL(waitpid(holder, NULL, 0), holder);
 }
 
-TEST(ring_readers, the_writer_takes_the_tail_from_the_dead_and_not_from_the_living)
+TEST(ring_readers, the_writer_takes_the_tail_from_killed_readers_only)
 {
 	struct ring *ring = new_ring();
 	uint64_t next = 0;
@@ -365,7 +364,7 @@ TEST(ring_readers, the_writer_takes_the_tail_from_the_dead_and_not_from_the_livi
 	ring_destroy(ring);
 }
 
-TEST(ring_readers, losses_make_a_flush_due_that_finds_the_dead)
+TEST(ring_readers, losses_make_a_flush_due_that_finds_killed_readers)
 {
 	struct ring *ring = new_ring(), *reader = attach(ring, &holds);
 	struct reading reading = begin_reading(reader);
@@ -388,7 +387,7 @@ TEST(ring_readers, losses_make_a_flush_due_that_finds_the_dead)
 	ring_destroy(ring);
 }
 
-TEST(ring_readers, whoever_attaches_goes_on_where_the_dead_one_stood)
+TEST(ring_readers, a_new_reader_continues_after_a_killed_one)
 {
 	struct ring *ring = new_ring(), *reader;
 	struct reading reading;
@@ -407,8 +406,8 @@ TEST(ring_readers, whoever_attaches_goes_on_where_the_dead_one_stood)
 }
 
 /*
- * What the writer wants is where the faster one stands: the slower one came in the moment between
- * its look and that, and is waited for.
+ * The writer expects the tail of the faster reader. The slower one attached just after the writer
+ * read it, and is waited for.
  */
 TEST(ring_readers, may_come_where_a_slower_one_is_waited_for)
 {

@@ -135,8 +135,7 @@ static bool read_what_is_there(struct reading *reading)
 	return any;
 }
 
-/* What the reader got and was told of is what was written; true at any time, exact with a quiet
- * writer. */
+/* The read and lost records are the written ones: at any time, exactly if the writer is idle. */
 static void check_reading(const struct reading *reading)
 {
 	struct ring_statistics statistics;
@@ -332,8 +331,8 @@ TEST(ring_stress, overwrite_mode_with_signals_and_three_readers)
 /* --- kill -9 ----------------------------------------------------------------- */
 
 /*
- * In memory that the writer shares with us: what it asked for and is done with, and what it had
- * asked for when its thread last had nothing open; and its ring.
+ * In memory that the writer shares with the test: the numbers of requested and completed records,
+ * the number of requested ones when its thread last had none open, and its ring.
  */
 static struct progress {
 	uint64_t asked, done, since;

@@ -45,7 +45,7 @@ TEST(sideband, takes_whole_records)
 	CHECK(sideband_check(span_of(&record, sizeof(record))) == &record.head);
 }
 
-TEST(sideband, refuses_what_is_cut_off)
+TEST(sideband, refuses_truncated_records)
 {
 	make_mmap("/bin/sh");
 	for (size_t size = 0; size < record.head.size; size++)
@@ -74,7 +74,7 @@ TEST(sideband, refuses_impossible_heads)
 	CHECK(!sideband_check(span_of(record.bytes + 4, sizeof(record) - 4)));
 }
 
-/* Numbers that no task can have stand for what is not known. */
+/* Numbers that no task can have mean unknown. */
 TEST(sideband, refuses_impossible_tasks)
 {
 	make_comm("sh");

@@ -125,7 +125,7 @@ TEST(symbol_archive, of_another_recording_is_refused)
 }
 
 /* Cut anywhere, it ends with an error, and what was unpacked is a part of it. */
-TEST(symbol_archive, that_is_cut_off_is_an_error)
+TEST(symbol_archive, that_is_truncated_is_an_error)
 {
 	struct setting setting;
 	char *bytes = NULL;
