@@ -75,21 +75,23 @@ static int find_fields(struct exit_program__rodata *fields, struct btf *kernel)
 {
 	struct btf *module = NULL;
 	const struct btf *types = kernel;
-	long notifier, id, arch, mp_state;
+	long notifier, id, pid, arch, mp_state;
 
 	if (btf__find_by_name_kind(kernel, "kvm_vcpu", BTF_KIND_STRUCT) < 0)
 		types = module = btf__load_module_btf("kvm", kernel);
 	notifier = bpf_library_member(types, "kvm_vcpu", "preempt_notifier");
 	id = bpf_library_member(types, "kvm_vcpu", "vcpu_id");
+	pid = bpf_library_member(types, "kvm_vcpu", "pid");
 	arch = bpf_library_member(types, "kvm_vcpu", "arch");
 	mp_state = bpf_library_member(types, "kvm_vcpu_arch", "mp_state");
 	btf__free(module);
-	if (notifier < 0 || id < 0 || arch < 0 || mp_state < 0)
+	if (notifier < 0 || id < 0 || pid < 0 || arch < 0 || mp_state < 0)
 		return error_set(-ENOTSUP,
 				 "this kernel does not describe KVM's types (BTF): KVM is "
 				 "not loaded, or the kernel is too old");
 	fields->notifier_offset = (uint32_t)notifier;
 	fields->vcpu_id_offset = (uint32_t)id;
+	fields->pid_offset = (uint32_t)pid;
 	fields->mp_state_offset = (uint32_t)(arch + mp_state);
 	return 0;
 }

@@ -26,7 +26,7 @@
 
 /* Set by the loader: the process in its own PID namespace, and fields of struct kvm_vcpu. */
 const volatile __u32 pid_wanted, namespace_wanted;
-const volatile __u32 notifier_offset, mp_state_offset, vcpu_id_offset;
+const volatile __u32 notifier_offset, mp_state_offset, vcpu_id_offset, pid_offset;
 /* The host's KVM reports entries and exits. */
 const volatile __u32 sees_entries;
 
@@ -74,7 +74,8 @@ static __always_inline int is_of_process(struct task_struct *task)
 	return number_of(BPF_CORE_READ(task, group_leader, thread_pid)) == pid_wanted;
 }
 
-/* The struct kvm_vcpu that TASK has loaded (kernel: vcpu_load()), as in KVM_RUN; 0: none. */
+/* The struct kvm_vcpu that TASK has loaded (kernel: vcpu_load()), as in KVM_RUN and other ioctls;
+ * 0: none. */
 static __always_inline __u64 loaded_vcpu(struct task_struct *task)
 {
 	__u64 node = (__u64)BPF_CORE_READ(task, preempt_notifiers.first);
@@ -90,6 +91,17 @@ static __always_inline __u32 vcpu_field(__u64 vcpu, __u32 offset)
 	if (vcpu)
 		bpf_probe_read_kernel(&value, sizeof(value), (void *)(vcpu + offset));
 	return value;
+}
+
+/* Only KVM_RUN makes the vCPU this thread's, before it loads it (virt/kvm/kvm_main.c,
+ * kvm_vcpu_ioctl()). */
+static __always_inline int runs_vcpu(struct task_struct *task)
+{
+	__u64 vcpu = loaded_vcpu(task), owner = 0;
+
+	if (vcpu)
+		bpf_probe_read_kernel(&owner, sizeof(owner), (void *)(vcpu + pid_offset));
+	return owner && owner == (__u64)BPF_CORE_READ(task, thread_pid);
 }
 
 static __always_inline void begin(struct vcpu_thread *thread, __u32 state, __u64 now)
@@ -173,7 +185,7 @@ int switch_threads(struct bpf_raw_tracepoint_args *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	long state;
 
-	if (!left && loaded_vcpu(prev))
+	if (!left && runs_vcpu(prev))
 		left = find_thread(prev);
 	if (left && left->state < VCPU_STATES) {
 		state = ctx->args[0] /* preempted */ ? 0 : state_of(prev);
