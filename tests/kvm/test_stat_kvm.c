@@ -100,6 +100,22 @@ TEST(stat_kvm, states_are_measured_without_exits)
 		FAIL_TEST("the states are wrong:\n%s", stat.text);
 }
 
+/* A guest that ends by an exit to user space. */
+TEST(stat_kvm, run_prints_exits_at_its_end)
+{
+	struct program run;
+	double exits;
+
+	GUEST_REQUIRED();
+	program_run(&run,
+		    "run --stat --no-profile --no-control --kernel " GUEST_IMAGE " --timeout 300");
+	exits = number_of(run.text, "\nio ");
+	if (exits < 1 || (!strstr(run.text, "\nexit reason ") &&
+			  (!strstr(run.text, "\nexit to kvmscope ") ||
+			   !strstr(run.text, "exits that KVM handles are not included: "))))
+		FAIL_TEST("no exits:\n%s", run.text);
+}
+
 #define DISTINGUISHED 8192 /* man page */
 #define TRIES         600  /* of 100 ms */
 

@@ -149,6 +149,44 @@ TEST(exit_stat, counts_equal_those_of_perf_kvm_stat)
 	rig_result_free(&result);
 }
 
+/* The threads are confined as in each run. */
+/* The sum of the states of the wall time, in %. */
+static double wall_time_of(const char *text)
+{
+	const char *line = strstr(text, "\n% ");
+	double sum = 0, part;
+	char *next;
+
+	if (!line)
+		return 0;
+	for (line += 2; part = strtod(line, &next), next != line; line = next)
+		sum += part;
+	return sum;
+}
+
+TEST(exit_stat, run_prints_its_exits)
+{
+	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	if (!kernel || !initrd)
+		return;
+	rig_run(&result, 400,
+		"build/kvmscope run --stat --no-profile --no-control --kernel %s --initrd %s "
+		"--mem 256M --append 'console=ttyS0 " QUICK_BOOT "' < /dev/null > /dev/null",
+		kernel, initrd);
+	if (result.status ||
+	    !strstr(result.errors, "wall time         guest       KVM       VMM") ||
+	    !strstr(result.errors, "\nexit reason ") || !strstr(result.errors, "\nio ") ||
+	    !strstr(result.errors, "\nnpf ") || strstr(result.errors, "exit to kvmscope"))
+		FAIL_TEST("status %d:\n%s", result.status, result.errors);
+	printf("%s", result.errors);
+	/* The thread of the one vCPU only, which lasts as long as the run. */
+	CHECK(wall_time_of(result.errors) > 95 && wall_time_of(result.errors) < 101);
+	rig_result_free(&result);
+}
+
 TEST(exit_stat, addresses_that_a_guest_chooses_are_bounded)
 {
 	struct rig_result result;

@@ -19,6 +19,7 @@
 #include "vmm/cli/record_progress.h"
 #include "vmm/cli/recording_disks.h"
 #include "vmm/cli/run_control.h"
+#include "vmm/cli/run_exits.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_pmu.h"
 #include "vmm/cli/run_profile.h"
@@ -44,6 +45,7 @@ struct run {
 	struct run_profile *profile; /* NULL with --no-profile */
 	struct run_triggers triggers;
 	struct run_pmu_traps *pmu_traps;   /* or NULL */
+	struct run_exits *exits;           /* NULL without --stat */
 	struct run_control *control;       /* NULL without a control socket */
 	_Atomic(struct machine *) machine; /* NULL until created: the console may use it earlier */
 	int signal_fd;
@@ -189,7 +191,9 @@ static int create_machine(struct run *run)
 	if (run->terminal)
 		log_info(
 			"this terminal is the guest's: Ctrl-A x ends the guest, Ctrl-A h lists the keys");
-	error = run_pmu_start(run->pmu_traps, machine);
+	error = run->exits ? run_exits_join(run->exits, machine) : 0;
+	if (!error)
+		error = run_pmu_start(run->pmu_traps, machine);
 	if (!error && run->profile)
 		error = run_profile_start(run->profile, machine);
 	if (!error)
@@ -446,6 +450,7 @@ static int run_machine(struct run *run)
 	struct collector_statistics statistics;
 	struct machine_result result;
 	int status, profile_status;
+	unsigned int vcpus;
 
 	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0],
 			    "insn_emulation");
@@ -462,9 +467,12 @@ static int run_machine(struct run *run)
 	if (run->control && flight_of(run))
 		flight_requests_wait_for_users(flight_of(run));
 	close_control(run);
+	vcpus = machine_vm(run->machine)->vcpu_count;
 	destroy_machine(run);
 	if (run->profile && !profile_status)
 		summarize(run, &statistics);
+	if (run->exits)
+		run_exits_print(run->exits, vcpus, (double)(run->ended - run->started) / 1e3);
 	status = report_end(run, &result);
 	if (!profile_status && statistics.files) {
 		search_disks(run, statistics.files);
@@ -484,6 +492,7 @@ static void clean_up(struct run *run)
 	run_triggers_stop(&run->triggers);
 	run_profile_destroy(run->profile);
 	destroy_machine(run);
+	run_exits_close(run->exits);
 	vcpu_statistic_close(&run->interpreted);
 	sandbox_broker_leave(run->disk_reader);
 	for (size_t i = 0; i < RUN_DISKS_MAX; i++)
@@ -506,6 +515,8 @@ int command_run(int argc, char **argv)
 	log_verbose(run.options.record.verbose);
 	run.signal_fd = record_signals(signals);
 	error = run.signal_fd < 0 ? run.signal_fd : start_disk_reader(&run);
+	if (!error && run.options.stat)
+		error = run_exits_open(&run.exits);
 	if (!error)
 		error = confine_start(&run.options);
 	if (!error)

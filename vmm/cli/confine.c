@@ -284,7 +284,7 @@ static int drop_rights(void)
 	drop_bounding_set();
 	/* Another user has no need of CAP_DAC_OVERRIDE. */
 	error = rights_keep(files, options->user ? 0 : sizeof(files) / sizeof(files[0]), false);
-	return error ? error : drop_rights_of_attach(run_bpf_is_tried(options));
+	return error ? error : drop_rights_of_attach(run_bpf_is_tried(options) || options->stat);
 }
 
 /* Started by a thread that is confined: the rights and files of that thread apply. */
@@ -372,7 +372,7 @@ int confine_start(const struct run_options *options)
 	tzset(); /* the clock's registers and the log need the file */
 	error = create_rules(options);
 	if (!error)
-		error = confine_calls_prepare(run_bpf_is_tried(options));
+		error = confine_calls_prepare(run_bpf_is_tried(options) || options->stat);
 	if (error)
 		return error;
 	confinement.active = true;

@@ -179,7 +179,7 @@ const struct confine_rule confine_table[] = {
 	   timers. */
 	{ VCPUS, CALL_IF(perf_event_open, SCMP_A1(INT(0))) },
 	{ VCPUS | ATTACH, IOCTL(PERF_EVENT_IOC_ENABLE) },
-	{ VCPUS | ATTACH, IOCTL(PERF_EVENT_IOC_DISABLE) },
+	{ VCPUS | ATTACH | MAIN, IOCTL(PERF_EVENT_IOC_DISABLE) }, /* MAIN: --stat */
 	{ VCPUS | ATTACH, IOCTL(PERF_EVENT_IOC_PERIOD) },
 	{ VCPUS, IOCTL(PERF_EVENT_IOC_REFRESH) },
 	{ VCPUS, FCNTL(F_SETFL) },
@@ -215,6 +215,8 @@ const struct confine_rule confine_table[] = {
 	{ ATTACH, BPF(BPF_MAP_UPDATE_ELEM) },
 	{ ATTACH | MAIN, BPF(BPF_MAP_DELETE_ELEM) },
 	{ ATTACH, BPF(BPF_LINK_CREATE) },
+	{ MAIN, BPF(BPF_MAP_GET_NEXT_KEY) }, /* --stat: counts of exits */
+	{ MAIN, BPF(BPF_MAP_LOOKUP_ELEM) },
 	{ ATTACH, BPF(BPF_ITER_CREATE) }, /* finds the vCPUs */
 
 	{ 0 },

@@ -208,6 +208,7 @@ static const struct option_row profile_rows[] = {
 	{ "ring-size", "SIZE", "Buffer of each vCPU, a power of two (2M)", OPTION_SIZE,
 	  AT(ring_size) },
 	{ "no-profile", NULL, "Run the guest only", OPTION_CLEAR, AT(profile) },
+	{ "stat", NULL, "Print wall time and exits at the end", OPTION_SET, AT(stat) },
 	{ 0 },
 };
 

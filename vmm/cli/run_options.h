@@ -67,6 +67,7 @@ struct run_options {
 	unsigned int flight_max; /* files that the guest can cause */
 	struct trigger_options triggers; /* besides those that are always active */
 
+	bool stat;        /* measure the wall time and the exits: see run_exits.h */
 	bool sandbox;     /* confine the threads: see confine.h */
 	const char *user; /* whose rights to take, as root; NULL */
 

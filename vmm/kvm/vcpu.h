@@ -75,6 +75,13 @@ struct vcpu_handlers {
 	void *context;
 };
 
+#define VCPU_EXIT_REASONS 64
+
+/* Exits to this process for one reason, and the times until the guest was entered again, in ns. */
+struct vcpu_exit_count {
+	uint64_t count, ns, ns_max;
+};
+
 struct vcpu {
 	struct vm *vm;
 	unsigned int index; /* number and APIC id */
@@ -93,7 +100,10 @@ struct vcpu {
 	enum vcpu_end requested_end;          /* valid with end_requested */
 	bool end_requested;
 	uint64_t exits; /* returns of KVM_RUN other than for a kick */
-	void *sampler;  /* of vmm/sample, opaque here */
+	/* By exit reason (KVM_EXIT_*, below VCPU_EXIT_REASONS): what the owner reads after the vCPU
+	 * has ended; NULL: not counted. */
+	struct vcpu_exit_count *exit_counts;
+	void *sampler; /* of vmm/sample, opaque here */
 	/* Last arguments of KVM_SET_GUEST_DEBUG, of vcpu_debug.c: hardware breakpoints and
 	 * steps, and software breakpoints. */
 	struct kvm_guest_debug debug;

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shared/clock_ns.h"
 #include "vmm/kvm/exit_report.h"
 #include "vmm/kvm/vcpu.h"
 
@@ -266,6 +267,27 @@ static int enter_guest(struct vcpu *vcpu)
 	return error;
 }
 
+/* KVM_RUN returned at STARTED. */
+static void count_exit(struct vcpu *vcpu, uint32_t reason, uint64_t started)
+{
+	struct vcpu_exit_count *count = &vcpu->exit_counts[reason % VCPU_EXIT_REASONS];
+	uint64_t ns = clock_ns(CLOCK_MONOTONIC) - started;
+
+	count->count++;
+	count->ns += ns;
+	count->ns_max = ns > count->ns_max ? ns : count->ns_max;
+}
+
+static void handle_exit(struct vcpu *vcpu)
+{
+	uint32_t reason = vcpu->run->exit_reason;
+	uint64_t started = vcpu->exit_counts ? clock_ns(CLOCK_MONOTONIC) : 0;
+
+	dispatch_exit(vcpu);
+	if (vcpu->exit_counts)
+		count_exit(vcpu, reason, started);
+}
+
 static enum vcpu_end run_until_end(struct vcpu *vcpu)
 {
 	vcpu->end_requested = false;
@@ -274,7 +296,7 @@ static enum vcpu_end run_until_end(struct vcpu *vcpu)
 		int error = enter_guest(vcpu);
 
 		if (!error) {
-			dispatch_exit(vcpu);
+			handle_exit(vcpu);
 		} else if (error == EINTR) {
 			handle_kick(vcpu);
 		} else if (error != EAGAIN) { /* EAGAIN: a waiting vCPU got its INIT or SIPI */
