@@ -29,8 +29,10 @@ struct arguments {
 	bool per_vcpu, accesses, json, verbose;
 };
 
-/* What has been counted until some time. */
+/* What has been counted until AT, when the times were read: the rest takes longer. */
 struct reading {
+	uint64_t at;            /* ns of CLOCK_MONOTONIC */
+	double clock;           /* s of CLOCK_MONOTONIC_RAW, the same moment */
 	struct exit_rows exits; /* merged by vCPU */
 	struct vcpu_times_rows times;
 	struct access_rows accesses; /* the same */
@@ -46,8 +48,6 @@ struct exit_statistics {
 	 * --interval, at the start of the interval. */
 	struct reading first, reported;
 	uint64_t started;
-	uint64_t first_at, reported_at; /* ns */
-	double shown_at;                /* s of CLOCK_MONOTONIC_RAW */
 };
 
 #define AT(field) .offset = offsetof(struct arguments, field)
@@ -128,12 +128,12 @@ static enum vcpu_times_detail detail_of(const struct exit_statistics *self)
 }
 
 static void show_part(const struct exit_statistics *self, struct exit_table *table,
-		      struct exit_row *first)
+		      struct exit_row *first, double end)
 {
 	exit_rows_sort(first, table->count);
 	access_rows_sort(table->accesses, table->access_count);
 	table->rows = first;
-	table->end = self->shown_at;
+	table->end = end;
 	table->with_accesses = self->arguments.accesses;
 	table->missing = self->missing;
 	table->detail = detail_of(self);
@@ -159,7 +159,7 @@ static void show_vcpus(const struct exit_statistics *self, const struct reading 
 		while (access + table.access_count < last &&
 		       access[table.access_count].counts.vcpu == table.times.vcpu)
 			table.access_count++;
-		show_part(self, &table, row);
+		show_part(self, &table, row, reading->clock);
 		row += table.count;
 		access += table.access_count;
 	}
@@ -168,10 +168,9 @@ static void show_vcpus(const struct exit_statistics *self, const struct reading 
 /* Shows READING, which is of the time since START; the order of its exits changes. */
 static void show(struct exit_statistics *self, struct reading *reading, uint64_t start)
 {
-	double ns = (double)(clock_ns(CLOCK_MONOTONIC) - start);
+	double ns = (double)(reading->at - start);
 	size_t vcpus = reading->times.count ? reading->times.count : 1;
 
-	self->shown_at = (double)clock_ns(CLOCK_MONOTONIC_RAW) / 1e9;
 	if (self->arguments.per_vcpu) {
 		show_vcpus(self, reading, ns);
 	} else {
@@ -184,7 +183,7 @@ static void show(struct exit_statistics *self, struct reading *reading, uint64_t
 		table.count = reading->exits.count;
 		table.accesses = reading->accesses.rows;
 		table.access_count = reading->accesses.count;
-		show_part(self, &table, reading->exits.rows);
+		show_part(self, &table, reading->exits.rows, reading->clock);
 	}
 	fflush(stdout);
 	if (reading->exits.lost)
@@ -205,19 +204,28 @@ static void reading_free(struct reading *reading)
 	*reading = (struct reading){ 0 };
 }
 
-/* On an error there is nothing to free. */
-static int read_counts(struct exit_statistics *self, struct reading *reading)
+static int read_times(struct exit_statistics *self, struct reading *reading)
 {
 	int error;
 
 	*reading = (struct reading){ 0 };
-	if (!self->counter) {
+	if (!self->counter)
 		vmm_process_scan(self->process);
-		return vcpu_times_read_proc(self->process, &reading->times);
-	}
-	error = exit_counter_times(self->counter, &reading->times);
-	if (!error)
-		error = exit_counter_read(self->counter, &reading->exits);
+	error = self->counter ? exit_counter_times(self->counter, &reading->times)
+			      : vcpu_times_read_proc(self->process, &reading->times);
+	reading->at = clock_ns(CLOCK_MONOTONIC);
+	reading->clock = (double)clock_ns(CLOCK_MONOTONIC_RAW) / 1e9;
+	return error;
+}
+
+/* On an error there is nothing to free. */
+static int read_counts(struct exit_statistics *self, struct reading *reading)
+{
+	int error = read_times(self, reading);
+
+	if (error || !self->counter)
+		return error;
+	error = exit_counter_read(self->counter, &reading->exits);
 	if (!error) {
 		exit_rows_merge(&reading->exits, true);
 		error = exit_counter_accesses(self->counter, &reading->accesses);
@@ -229,8 +237,8 @@ static int read_counts(struct exit_statistics *self, struct reading *reading)
 	return error;
 }
 
-/* Shows what was counted since START, when BEFORE was read. */
-static int show_since(struct exit_statistics *self, const struct reading *before, uint64_t start)
+/* Shows what was counted since BEFORE was read. */
+static int show_since(struct exit_statistics *self, const struct reading *before)
 {
 	struct reading now;
 	int error = read_counts(self, &now);
@@ -240,7 +248,7 @@ static int show_since(struct exit_statistics *self, const struct reading *before
 	exit_rows_subtract(&now.exits, &before->exits);
 	access_rows_subtract(&now.accesses, &before->accesses);
 	vcpu_times_subtract(&now.times, &before->times);
-	show(self, &now, start);
+	show(self, &now, before->at);
 	reading_free(&now);
 	return 0;
 }
@@ -249,12 +257,11 @@ static int show_since(struct exit_statistics *self, const struct reading *before
 
 static int show_interval(struct exit_statistics *self)
 {
-	int error = show_since(self, &self->reported, self->reported_at);
+	int error = show_since(self, &self->reported);
 
 	reading_free(&self->reported);
 	if (!error)
 		error = read_counts(self, &self->reported);
-	self->reported_at = clock_ns(CLOCK_MONOTONIC);
 	return error;
 }
 
@@ -262,7 +269,7 @@ static int show_interval(struct exit_statistics *self)
 static int time_left(const struct exit_statistics *self)
 {
 	int left = record_time_left(self->started, self->arguments.time);
-	int next = record_time_left(self->reported_at / NS_PER_MS, self->arguments.interval);
+	int next = record_time_left(self->reported.at / NS_PER_MS, self->arguments.interval);
 
 	return next < left ? next : left;
 }
@@ -280,7 +287,7 @@ static int wait_for_end(struct exit_statistics *self)
 		if (poll(events, 2, time_left(self)) < 0)
 			events[0].revents = events[1].revents = 0;
 		if (self->arguments.interval &&
-		    !record_time_left(self->reported_at / NS_PER_MS, self->arguments.interval))
+		    !record_time_left(self->reported.at / NS_PER_MS, self->arguments.interval))
 			error = show_interval(self);
 	} while (!error && !events[0].revents && !events[1].revents &&
 		 record_time_left(self->started, self->arguments.time));
@@ -336,11 +343,10 @@ static int count(struct exit_statistics *self)
 	self->first.accesses = (struct access_rows){ 0 };
 	if (!error)
 		error = read_counts(self, &self->reported);
-	self->first_at = self->reported_at = clock_ns(CLOCK_MONOTONIC);
 	self->started = clock_ms(CLOCK_MONOTONIC);
 	if (!error)
 		error = wait_for_end(self);
-	return error ? error : show_since(self, &self->first, self->first_at);
+	return error ? error : show_since(self, &self->first);
 }
 
 int command_stat(int argc, char **argv)
