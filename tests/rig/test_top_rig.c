@@ -94,7 +94,7 @@ static void check_vms(pid_t first, pid_t second)
 	json_t *object;
 
 	if (!file)
-		FAIL_TEST("there is no build/rig/top-all.json");
+		FAIL_TEST("build/rig/top-all.json is missing");
 	while (file && (object = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL))) {
 		bool there = vm_of(object, second);
 

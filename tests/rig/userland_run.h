@@ -32,7 +32,7 @@ struct userland_run {
 	bool with_agent;
 };
 
-/* False: there is no recording, which is recorded. */
+/* False: the recording could not be made, and the test has failed. */
 bool userland_run_open(struct userland_run *run, const char *version, bool with_agent);
 
 /* Samples without a known task have an impossible process ID: they may be of either run. */

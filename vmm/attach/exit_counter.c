@@ -182,6 +182,13 @@ const char *exit_counter_missing(const struct exit_counter *counter)
 	return counter->exits ? NULL : counter->missing;
 }
 
+enum vcpu_times_detail exit_counter_detail(const struct exit_counter *counter)
+{
+	if (!counter)
+		return VCPU_TIMES_OF_PROC;
+	return exit_counter_missing(counter) ? VCPU_TIMES_OF_SCHEDULER : VCPU_TIMES_ALL;
+}
+
 /* Times */
 
 /* Runs the iterator, which adds the known threads. */

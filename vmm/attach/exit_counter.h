@@ -49,6 +49,9 @@ int exit_counter_accesses(const struct exit_counter *counter, struct access_rows
  * are. */
 const char *exit_counter_missing(const struct exit_counter *counter);
 
+/* What the times of COUNTER distinguish; NULL: those of vcpu_times_read_proc(). */
+enum vcpu_times_detail exit_counter_detail(const struct exit_counter *counter);
+
 /* Reads the times of each vCPU since it was found. Errors as exit_counter_read(). ROWS are for
  * vcpu_times_free(). */
 int exit_counter_times(const struct exit_counter *counter, struct vcpu_times_rows *rows);

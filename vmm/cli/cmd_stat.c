@@ -120,13 +120,6 @@ static void show_table(const struct exit_statistics *self, const struct exit_tab
 	}
 }
 
-static enum vcpu_times_detail detail_of(const struct exit_statistics *self)
-{
-	if (!self->counter)
-		return VCPU_TIMES_OF_PROC;
-	return exit_counter_missing(self->counter) ? VCPU_TIMES_OF_SCHEDULER : VCPU_TIMES_ALL;
-}
-
 static void show_part(const struct exit_statistics *self, struct exit_table *table,
 		      struct exit_row *first, double end)
 {
@@ -136,7 +129,7 @@ static void show_part(const struct exit_statistics *self, struct exit_table *tab
 	table->end = end;
 	table->with_accesses = self->arguments.accesses;
 	table->missing = self->missing;
-	table->detail = detail_of(self);
+	table->detail = exit_counter_detail(self->counter);
 	show_table(self, table);
 }
 

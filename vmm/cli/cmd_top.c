@@ -40,7 +40,7 @@ struct arguments {
 struct top {
 	struct arguments arguments;
 	struct top_vms *vms;
-	struct top_display *screen; /* NULL: --batch */
+	struct top_display *display; /* NULL: --batch */
 	int signal_fd;
 	uint64_t scanned, shown; /* ms of CLOCK_MONOTONIC */
 	unsigned int tables;     /* printed */
@@ -195,7 +195,7 @@ static void draw(const struct top *top)
 {
 	struct top_vm *list[TOP_VMS_MAX];
 
-	top_display_draw(top->screen, list, top_vms_list(top->vms, list));
+	top_display_draw(top->display, list, top_vms_list(top->vms, list));
 }
 
 /* The first table waits for all VMs: a guest's kernel may be searched for 20 s. Reports come a bit
@@ -237,7 +237,7 @@ static bool scan(struct top *top)
 /* Returns false at the end. */
 static bool update_screen(struct top *top, bool changed, short keys)
 {
-	enum top_action action = keys ? top_display_keys(top->screen) : TOP_CONTINUE;
+	enum top_action action = keys ? top_display_keys(top->display) : TOP_CONTINUE;
 
 	if (action == TOP_DELAY)
 		top_vms_set_interval(top->vms, delay_ms(top) * NS_PER_MS);
@@ -254,8 +254,8 @@ static bool read_signals(const struct top *top)
 	while ((signal = record_next_signal(top->signal_fd)))
 		if (signal != SIGWINCH)
 			return true;
-	if (top->screen) {
-		top_display_resize(top->screen);
+	if (top->display) {
+		top_display_resize();
 		draw(top);
 	}
 	return false;
@@ -266,9 +266,9 @@ static bool step(struct top *top)
 {
 	struct pollfd events[TOP_VMS_MAX + 2] = {
 		{ .fd = top->signal_fd, .events = POLLIN },
-		{ .fd = top->screen ? STDIN_FILENO : -1, .events = POLLIN },
+		{ .fd = top->display ? STDIN_FILENO : -1, .events = POLLIN },
 	};
-	bool paused = top->screen && top_display_is_paused(top->screen);
+	bool paused = top->display && top_display_is_paused(top->display);
 	size_t count = top_vms_events(top->vms, events + 2);
 	bool changed;
 
@@ -279,7 +279,7 @@ static bool step(struct top *top)
 	top_vms_set_paused(top->vms, paused);
 	changed = top_vms_receive(top->vms, events + 2, count);
 	changed |= !paused && scan(top);
-	if (top->screen)
+	if (top->display)
 		return update_screen(top, changed, events[1].revents);
 	if (is_due(top))
 		print(top);
@@ -291,7 +291,7 @@ static int follow(struct top *top)
 	int error = 0;
 
 	top->scanned = top->shown = clock_ms(CLOCK_MONOTONIC);
-	if (top->screen)
+	if (top->display)
 		draw(top);
 	while (step(top) && !has_ended(top, &error))
 		;
@@ -315,7 +315,7 @@ static int run(struct top *top)
 	arguments->vm.silent = !arguments->batch;
 	error = top_vms_open(&top->vms, &arguments->vm);
 	if (!error && !arguments->batch)
-		error = top_display_open(&top->screen, &arguments->view);
+		error = top_display_open(&top->display, &arguments->view);
 	return error ? error : follow(top);
 }
 
@@ -342,7 +342,7 @@ int command_top(int argc, char **argv)
 	if (option_table_parse(&line, argc, argv))
 		return command_failed();
 	error = run(&top);
-	top_display_close(top.screen);
+	top_display_close(top.display);
 	if (error)
 		status = command_failed();
 	if (error == -ENOTSUP)

@@ -120,8 +120,7 @@ static void print_own(const struct run_exits *exits, unsigned int vcpus, double 
 static void print_counted(const struct run_exits *exits, unsigned int vcpus, double seconds)
 {
 	struct exit_table table = { .missing = exits->missing,
-				    .detail = exits->missing[0] ? VCPU_TIMES_OF_SCHEDULER
-								: VCPU_TIMES_ALL,
+				    .detail = exit_counter_detail(exits->counter),
 				    .seconds = seconds,
 				    .wall = seconds * 1e9 * vcpus };
 	struct vcpu_times_rows times;

@@ -98,13 +98,6 @@ void top_counts_close(struct top_counts *counts)
 	free(counts);
 }
 
-static enum vcpu_times_detail detail_of(const struct top_counts *counts)
-{
-	if (!counts->counter)
-		return VCPU_TIMES_OF_PROC;
-	return exit_counter_missing(counts->counter) ? VCPU_TIMES_OF_SCHEDULER : VCPU_TIMES_ALL;
-}
-
 static json_int_t exits_of(const struct exit_rows *exits, unsigned int vcpu)
 {
 	uint64_t sum = 0;
@@ -120,10 +113,10 @@ static json_t *vcpus_json(const struct top_counts *counts, const struct reading 
 
 	for (size_t i = 0; i < since->times.count; i++) {
 		const struct vcpu_times *times = &since->times.rows[i];
-		json_t *vcpu = wall_times_json(times, detail_of(counts));
+		json_t *vcpu = wall_times_json(times, exit_counter_detail(counts->counter));
 
 		json_object_set_new(vcpu, "vcpu", json_integer(times->vcpu));
-		if (detail_of(counts) == VCPU_TIMES_ALL)
+		if (exit_counter_detail(counts->counter) == VCPU_TIMES_ALL)
 			json_object_set_new(vcpu, "exits",
 					    json_integer(exits_of(&since->exits, times->vcpu)));
 		json_array_append_new(vcpus, vcpu);

@@ -76,18 +76,18 @@ static const char *const help[] = {
 
 int top_display_open(struct top_display **result, struct top_view *view)
 {
-	struct top_display *screen;
+	struct top_display *display;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
 		return error_set(-ENOTSUP, "kvmscope top needs a terminal: --batch prints tables");
-	screen = calloc(1, sizeof(*screen));
-	if (!screen)
+	display = calloc(1, sizeof(*display));
+	if (!display)
 		return error_set(-ENOMEM, "no memory for the screen");
 	setlocale(LC_CTYPE, ""); /* not the format of numbers */
-	screen->view = view;
-	screen->terminal = newterm(NULL, stdout, stdin);
-	if (!screen->terminal) {
-		free(screen);
+	display->view = view;
+	display->terminal = newterm(NULL, stdout, stdin);
+	if (!display->terminal) {
+		free(display);
 		return error_set(-ENOTSUP, "the terminal '%s' is unknown: --batch prints tables",
 				 getenv("TERM") ? getenv("TERM") : "");
 	}
@@ -98,37 +98,36 @@ int top_display_open(struct top_display **result, struct top_view *view)
 	set_escdelay(50);
 	keypad(stdscr, true);
 	nodelay(stdscr, true);
-	*result = screen;
+	*result = display;
 	return 0;
 }
 
-void top_display_close(struct top_display *screen)
+void top_display_close(struct top_display *display)
 {
-	if (!screen)
+	if (!display)
 		return;
 	/* Without another screen to return to, what is shown stays; the shell's line is free. */
 	move(LINES - 1, 0);
 	clrtoeol();
 	refresh();
 	endwin();
-	delscreen(screen->terminal);
-	free(screen);
+	delscreen(display->terminal);
+	free(display);
 }
 
 /* SIGWINCH is blocked, so ncurses does not see it. */
-void top_display_resize(struct top_display *screen)
+void top_display_resize(void)
 {
 	struct winsize size;
 
-	(void)screen;
 	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row && size.ws_col)
 		resizeterm(size.ws_row, size.ws_col);
 	clearok(stdscr, true);
 }
 
-bool top_display_is_paused(const struct top_display *screen)
+bool top_display_is_paused(const struct top_display *display)
 {
-	return screen->paused;
+	return display->paused;
 }
 
 /* Lines */
@@ -217,20 +216,20 @@ static int put_text(struct text *text, int row, int most, attr_t title, int sele
 
 /* Parts of the screen */
 
-static int draw_summary(const struct top_display *screen, struct top_vm *const *vms, size_t count)
+static int draw_summary(const struct top_display *display, struct top_vm *const *vms, size_t count)
 {
 	struct text text;
 
 	if (!text_open(&text))
 		return 0;
-	if (screen->paused)
+	if (display->paused)
 		fputs("PAUSED  ", text.to);
-	top_print_summary(vms, count, screen->view, text.to);
+	top_print_summary(vms, count, display->view, text.to);
 	return put_text(&text, 0, 1, A_BOLD, -1);
 }
 
 /* At most half of the screen; the busiest VMs are first. */
-static int draw_vms(const struct top_display *screen, struct top_vm *const *vms, size_t count,
+static int draw_vms(const struct top_display *display, struct top_vm *const *vms, size_t count,
 		    int row)
 {
 	int most = LINES / 2 - row < 2 ? 2 : LINES / 2 - row;
@@ -238,7 +237,7 @@ static int draw_vms(const struct top_display *screen, struct top_vm *const *vms,
 
 	if (!text_open(&text))
 		return row;
-	top_print_vms(vms, count, screen->view, text.to);
+	top_print_vms(vms, count, display->view, text.to);
 	return row + put_text(&text, row, most, A_REVERSE, -1);
 }
 
@@ -259,47 +258,47 @@ static void choose(struct chosen_function *chosen, const struct top_function *fu
 	snprintf(chosen->process, sizeof(chosen->process), "%s", function->process);
 }
 
-static void keep_in_view(struct top_display *screen, size_t count)
+static void keep_in_view(struct top_display *display, size_t count)
 {
-	if (screen->selected >= count)
-		screen->selected = count ? count - 1 : 0;
-	if (screen->first > screen->selected)
-		screen->first = screen->selected;
-	if (screen->selected >= screen->first + screen->room)
-		screen->first = screen->selected + 1 - screen->room;
+	if (display->selected >= count)
+		display->selected = count ? count - 1 : 0;
+	if (display->first > display->selected)
+		display->first = display->selected;
+	if (display->selected >= display->first + display->room)
+		display->first = display->selected + 1 - display->room;
 }
 
-static void choose_selected(struct top_display *screen, const struct top_functions *functions)
+static void choose_selected(struct top_display *display, const struct top_functions *functions)
 {
-	screen->choosing = false;
-	if (screen->selected >= functions->count)
-		screen->selected = functions->count ? functions->count - 1 : 0;
+	display->choosing = false;
+	if (display->selected >= functions->count)
+		display->selected = functions->count ? functions->count - 1 : 0;
 	if (functions->count)
-		choose(&screen->chosen, functions->rows[screen->selected]);
+		choose(&display->chosen, functions->rows[display->selected]);
 	else
-		screen->mode = SHOW_FUNCTIONS;
+		display->mode = SHOW_FUNCTIONS;
 }
 
-static void draw_functions(struct top_display *screen, const struct top_functions *functions,
+static void draw_functions(struct top_display *display, const struct top_functions *functions,
 			   size_t vm_count, int row)
 {
 	struct text text;
 
-	screen->room = LINES - row - 2 > 1 ? (size_t)(LINES - row - 2) : 1;
-	keep_in_view(screen, functions->count);
+	display->room = LINES - row - 2 > 1 ? (size_t)(LINES - row - 2) : 1;
+	keep_in_view(display, functions->count);
 	if (!text_open(&text))
 		return;
-	top_print_functions(functions, screen->first, screen->room, vm_count, screen->view,
+	top_print_functions(functions, display->first, display->room, vm_count, display->view,
 			    text.to);
-	put_text(&text, row, (int)screen->room + 1, A_REVERSE,
-		 (int)(screen->selected - screen->first) + 1);
+	put_text(&text, row, (int)display->room + 1, A_REVERSE,
+		 (int)(display->selected - display->first) + 1);
 }
 
-static const struct top_function *find_chosen(const struct top_display *screen,
+static const struct top_function *find_chosen(const struct top_display *display,
 					      const struct top_functions *functions)
 {
 	for (size_t i = 0; i < functions->count; i++)
-		if (is_chosen(&screen->chosen, functions->rows[i]))
+		if (is_chosen(&display->chosen, functions->rows[i]))
 			return functions->rows[i];
 	return NULL;
 }
@@ -313,75 +312,76 @@ static size_t count_lines(const char *text)
 	return count;
 }
 
-static void draw_callers(struct top_display *screen, const struct top_functions *functions, int row)
+static void draw_callers(struct top_display *display, const struct top_functions *functions,
+			 int row)
 {
-	const struct top_function *function = find_chosen(screen, functions);
-	const char *callers = function ? function->callers : "", *process = screen->chosen.process;
+	const struct top_function *function = find_chosen(display, functions);
+	const char *callers = function ? function->callers : "", *process = display->chosen.process;
 	char title[512];
 	size_t lines = count_lines(callers);
 
-	screen->room = LINES - row - 2 > 1 ? (size_t)(LINES - row - 2) : 1;
-	if (screen->first + screen->room > lines)
-		screen->first = lines > screen->room ? lines - screen->room : 0;
-	snprintf(title, sizeof(title), "callers of %s%s%s  (Esc: back)", screen->chosen.function,
+	display->room = LINES - row - 2 > 1 ? (size_t)(LINES - row - 2) : 1;
+	if (display->first + display->room > lines)
+		display->first = lines > display->room ? lines - display->room : 0;
+	snprintf(title, sizeof(title), "callers of %s%s%s  (Esc: back)", display->chosen.function,
 		 *process ? " in " : "", process);
 	put_line(row++, title, A_REVERSE);
 	if (!lines)
 		put_line(row, function ? "  no callers are known" : "  no samples in this interval",
 			 A_NORMAL);
-	for (size_t i = 0; i < screen->first; i++)
+	for (size_t i = 0; i < display->first; i++)
 		callers = next_line(callers);
-	for (size_t i = 0; i < screen->room && *callers; i++, callers = next_line(callers))
+	for (size_t i = 0; i < display->room && *callers; i++, callers = next_line(callers))
 		put_line(row++, callers, A_NORMAL);
 }
 
-static void draw_help(struct top_display *screen)
+static void draw_help(struct top_display *display)
 {
-	screen->room = LINES > 2 ? (size_t)LINES - 1 : 1;
-	if (screen->first + screen->room > HELP_LINES)
-		screen->first = HELP_LINES > screen->room ? HELP_LINES - screen->room : 0;
+	display->room = LINES > 2 ? (size_t)LINES - 1 : 1;
+	if (display->first + display->room > HELP_LINES)
+		display->first = HELP_LINES > display->room ? HELP_LINES - display->room : 0;
 	put_line(0, "kvmscope top: keys and columns", A_REVERSE);
-	for (size_t i = screen->first; i < HELP_LINES && i - screen->first < screen->room; i++)
-		put_line((int)(i - screen->first) + 1, help[i], A_NORMAL);
+	for (size_t i = display->first; i < HELP_LINES && i - display->first < display->room; i++)
+		put_line((int)(i - display->first) + 1, help[i], A_NORMAL);
 }
 
-static void draw_last_line(const struct top_display *screen, const struct top_functions *functions)
+static void draw_last_line(const struct top_display *display, const struct top_functions *functions)
 {
 	char line[256];
 
-	if (screen->prompt)
-		snprintf(line, sizeof(line), "%s%s_", screen->prompt, screen->input);
-	else if (screen->message)
-		snprintf(line, sizeof(line), "%s", screen->message);
-	else if (!functions->count && *screen->view->filter)
+	if (display->prompt)
+		snprintf(line, sizeof(line), "%s%s_", display->prompt, display->input);
+	else if (display->message)
+		snprintf(line, sizeof(line), "%s", display->message);
+	else if (!functions->count && *display->view->filter)
 		snprintf(line, sizeof(line), "no function matches the filter (f changes it)");
 	else
 		snprintf(line, sizeof(line),
 			 "q quit  h help  p pause  s sort  f filter  Enter callers  v vCPUs");
-	put_line(LINES - 1, line, screen->prompt ? A_BOLD : A_NORMAL);
+	put_line(LINES - 1, line, display->prompt ? A_BOLD : A_NORMAL);
 }
 
-void top_display_draw(struct top_display *screen, struct top_vm *const *vms, size_t count)
+void top_display_draw(struct top_display *display, struct top_vm *const *vms, size_t count)
 {
 	struct top_functions functions;
 	int row;
 
-	screen->view->columns = (unsigned int)COLS;
-	if (top_functions_find(&functions, vms, count, screen->view->sort, screen->view->filter))
+	display->view->columns = (unsigned int)COLS;
+	if (top_functions_find(&functions, vms, count, display->view->sort, display->view->filter))
 		return;
-	if (screen->choosing)
-		choose_selected(screen, &functions);
+	if (display->choosing)
+		choose_selected(display, &functions);
 	erase();
-	if (screen->mode == SHOW_HELP) {
-		draw_help(screen);
+	if (display->mode == SHOW_HELP) {
+		draw_help(display);
 	} else {
-		row = draw_vms(screen, vms, count, draw_summary(screen, vms, count));
+		row = draw_vms(display, vms, count, draw_summary(display, vms, count));
 		row += LINES >= TALL_LINES;
-		if (screen->mode == SHOW_CALLERS)
-			draw_callers(screen, &functions, row);
+		if (display->mode == SHOW_CALLERS)
+			draw_callers(display, &functions, row);
 		else
-			draw_functions(screen, &functions, count, row);
-		draw_last_line(screen, &functions);
+			draw_functions(display, &functions, count, row);
+		draw_last_line(display, &functions);
 	}
 	refresh();
 	free(functions.rows);
@@ -389,104 +389,105 @@ void top_display_draw(struct top_display *screen, struct top_vm *const *vms, siz
 
 /* Keys */
 
-static void ask(struct top_display *screen, const char *prompt, const char *text)
+static void ask(struct top_display *display, const char *prompt, const char *text)
 {
-	screen->prompt = prompt;
-	snprintf(screen->input, sizeof(screen->input), "%s", text);
+	display->prompt = prompt;
+	snprintf(display->input, sizeof(display->input), "%s", text);
 }
 
 static const char filter_prompt[] = "filter (empty: all): ";
 static const char delay_prompt[] = "seconds of an interval: ";
 
-static enum top_action answer(struct top_display *screen)
+static enum top_action answer(struct top_display *display)
 {
-	const char *prompt = screen->prompt;
+	const char *prompt = display->prompt;
 	char *end;
-	double delay = strtod(screen->input, &end);
+	double delay = strtod(display->input, &end);
 
-	screen->prompt = NULL;
+	display->prompt = NULL;
 	if (prompt == filter_prompt) {
-		snprintf(screen->view->filter, sizeof(screen->view->filter), "%s", screen->input);
-		make_printable(screen->view->filter);
+		snprintf(display->view->filter, sizeof(display->view->filter), "%s",
+			 display->input);
+		make_printable(display->view->filter);
 		return TOP_DRAW;
 	}
 	if (*end || !(delay >= TOP_DELAY_MIN && delay <= TOP_DELAY_MAX)) {
-		screen->message = "it must be a number of seconds from 0.2 to 3600";
+		display->message = "it must be a number of seconds from 0.2 to 3600";
 		return TOP_DRAW;
 	}
-	screen->view->delay = delay;
+	display->view->delay = delay;
 	return TOP_DELAY;
 }
 
 /* A key of the line that the user enters. */
-static enum top_action edit(struct top_display *screen, int key)
+static enum top_action edit(struct top_display *display, int key)
 {
-	size_t length = strlen(screen->input);
+	size_t length = strlen(display->input);
 
 	if (key == '\r' || key == '\n' || key == KEY_ENTER)
-		return answer(screen);
+		return answer(display);
 	if (key == KEY_ESCAPE)
-		screen->prompt = NULL;
+		display->prompt = NULL;
 	else if ((key == KEY_BACKSPACE || key == 127 || key == '\b') && length)
-		screen->input[length - 1] = '\0';
+		display->input[length - 1] = '\0';
 	else if (key == ('U' & 0x1f))
-		*screen->input = '\0';
-	else if (key >= ' ' && key < 127 && length + 1 < sizeof(screen->input))
-		memcpy(screen->input + length, (char[]){ (char)key, '\0' }, 2);
+		*display->input = '\0';
+	else if (key >= ' ' && key < 127 && length + 1 < sizeof(display->input))
+		memcpy(display->input + length, (char[]){ (char)key, '\0' }, 2);
 	return TOP_DRAW;
 }
 
-static void move_up(struct top_display *screen, size_t lines)
+static void move_up(struct top_display *display, size_t lines)
 {
-	size_t *line = screen->mode == SHOW_FUNCTIONS ? &screen->selected : &screen->first;
+	size_t *line = display->mode == SHOW_FUNCTIONS ? &display->selected : &display->first;
 
 	*line = *line > lines ? *line - lines : 0;
 }
 
 /* Drawing limits it. */
-static void move_down(struct top_display *screen, size_t lines)
+static void move_down(struct top_display *display, size_t lines)
 {
-	*(screen->mode == SHOW_FUNCTIONS ? &screen->selected : &screen->first) += lines;
+	*(display->mode == SHOW_FUNCTIONS ? &display->selected : &display->first) += lines;
 }
 
-static bool move_by(struct top_display *screen, int key)
+static bool move_by(struct top_display *display, int key)
 {
 	enum { END = 100000 };
 
 	switch (key) {
 	case KEY_UP:
 	case 'k':
-		move_up(screen, 1);
+		move_up(display, 1);
 		return true;
 	case KEY_DOWN:
 	case 'j':
-		move_down(screen, 1);
+		move_down(display, 1);
 		return true;
 	case KEY_PPAGE:
-		move_up(screen, screen->room);
+		move_up(display, display->room);
 		return true;
 	case KEY_NPAGE:
-		move_down(screen, screen->room);
+		move_down(display, display->room);
 		return true;
 	case KEY_HOME:
-		move_up(screen, END);
+		move_up(display, END);
 		return true;
 	case KEY_END:
-		move_down(screen, END);
+		move_down(display, END);
 		return true;
 	}
 	return false;
 }
 
-static void show(struct top_display *screen, enum mode mode)
+static void show(struct top_display *display, enum mode mode)
 {
-	screen->mode = mode;
-	screen->first = 0;
+	display->mode = mode;
+	display->first = 0;
 }
 
-static enum top_action command(struct top_display *screen, int key)
+static enum top_action command(struct top_display *display, int key)
 {
-	struct top_view *view = screen->view;
+	struct top_view *view = display->view;
 	char delay[32];
 
 	switch (key) {
@@ -494,23 +495,23 @@ static enum top_action command(struct top_display *screen, int key)
 		return TOP_QUIT;
 	case 'h':
 	case '?':
-		show(screen, SHOW_HELP);
+		show(display, SHOW_HELP);
 		break;
 	case 'p':
 	case ' ':
-		screen->paused = !screen->paused;
+		display->paused = !display->paused;
 		break;
 	case 's':
 		view->sort = (view->sort + 1) % TOP_SORTS;
-		screen->selected = 0;
+		display->selected = 0;
 		break;
 	case 'f':
 	case '/':
-		ask(screen, filter_prompt, view->filter);
+		ask(display, filter_prompt, view->filter);
 		break;
 	case 'd':
 		snprintf(delay, sizeof(delay), "%.3g", view->delay);
-		ask(screen, delay_prompt, delay);
+		ask(display, delay_prompt, delay);
 		break;
 	case '1':
 	case 'v':
@@ -519,34 +520,34 @@ static enum top_action command(struct top_display *screen, int key)
 	case '\r':
 	case '\n':
 	case KEY_ENTER:
-		screen->choosing = true;
-		show(screen, SHOW_CALLERS);
+		display->choosing = true;
+		show(display, SHOW_CALLERS);
 		break;
 	case 'L' & 0x1f:
 		clearok(stdscr, true);
 		break;
 	default:
-		screen->message = "unknown key: h shows the keys";
+		display->message = "unknown key: h shows the keys";
 	}
 	return TOP_DRAW;
 }
 
-static enum top_action handle(struct top_display *screen, int key)
+static enum top_action handle(struct top_display *display, int key)
 {
-	screen->message = NULL;
-	if (screen->prompt)
-		return edit(screen, key);
-	if (move_by(screen, key))
+	display->message = NULL;
+	if (display->prompt)
+		return edit(display, key);
+	if (move_by(display, key))
 		return TOP_DRAW;
-	if (screen->mode != SHOW_FUNCTIONS &&
+	if (display->mode != SHOW_FUNCTIONS &&
 	    (key == KEY_ESCAPE || key == 'q' || key == '\r' || key == '\n' || key == KEY_ENTER ||
 	     key == KEY_LEFT)) {
-		show(screen, SHOW_FUNCTIONS);
+		show(display, SHOW_FUNCTIONS);
 		return TOP_DRAW;
 	}
 	if (key == KEY_ESCAPE)
 		return TOP_DRAW;
-	return command(screen, key);
+	return command(display, key);
 }
 
 /* The terminal has been closed: its end is readable for ever. */
@@ -557,14 +558,14 @@ static bool is_gone(void)
 	return ioctl(STDIN_FILENO, FIONREAD, &waiting) || !waiting;
 }
 
-enum top_action top_display_keys(struct top_display *screen)
+enum top_action top_display_keys(struct top_display *display)
 {
 	enum top_action most = TOP_CONTINUE;
 	bool gone = is_gone();
 	int key;
 
 	while (most != TOP_QUIT && (key = getch()) != ERR) {
-		enum top_action action = handle(screen, key);
+		enum top_action action = handle(display, key);
 
 		gone = false;
 		if (action > most)

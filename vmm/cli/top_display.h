@@ -9,12 +9,12 @@ struct top_display;
 
 /* Takes the terminal; VIEW outlives the screen, which changes it. -ENOTSUP, with the message: it is
  * not a terminal that can be used. */
-int top_display_open(struct top_display **screen, struct top_view *view);
+int top_display_open(struct top_display **display, struct top_view *view);
 /* Restores the terminal. NULL is a no-op. */
-void top_display_close(struct top_display *screen);
+void top_display_close(struct top_display *display);
 
 /* Draws VMS, sorted; what they point to is not used after the return. */
-void top_display_draw(struct top_display *screen, struct top_vm *const *vms, size_t count);
+void top_display_draw(struct top_display *display, struct top_vm *const *vms, size_t count);
 
 enum top_action {
 	TOP_CONTINUE,
@@ -24,12 +24,12 @@ enum top_action {
 };
 
 /* Handles all pending keys of standard input. */
-enum top_action top_display_keys(struct top_display *screen);
+enum top_action top_display_keys(struct top_display *display);
 
 /* The terminal has another size. */
-void top_display_resize(struct top_display *screen);
+void top_display_resize(void);
 
 /* True while the user has paused: the shown reports should not change. */
-bool top_display_is_paused(const struct top_display *screen);
+bool top_display_is_paused(const struct top_display *display);
 
 #endif

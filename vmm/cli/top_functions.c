@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/read_file.h"
 #include "vmm/cli/confined_reader.h"
 #include "vmm/report/report_rows.h"
 
@@ -23,31 +24,15 @@ struct reading {
 	int fd;
 };
 
-static int write_all(const void *context_text, size_t size, int fd)
-{
-	const char *text = context_text;
-
-	while (size) {
-		ssize_t written = write(fd, text, size);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written < 0)
-			return error_set(-errno, "cannot send the functions: %s", strerror(errno));
-		text += written;
-		size -= (size_t)written;
-	}
-	return 0;
-}
-
 int top_json_send(const json_t *object, int fd)
 {
 	char *text = json_dumps(object, JSON_COMPACT);
-	int error = text ? write_all(text, strlen(text), fd)
-			 : error_set(-ENOMEM, "no memory for the functions");
+	int error = text ? write_descriptor(fd, text, strlen(text)) : -ENOMEM;
 
 	free(text);
-	return error ? error : write_all("\n", 1, fd);
+	if (!error)
+		error = write_descriptor(fd, "\n", 1);
+	return error ? error_set(error, "cannot send the functions: %s", strerror(-error)) : 0;
 }
 
 /* NULL: none are known. */

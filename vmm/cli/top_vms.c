@@ -2,6 +2,7 @@
 #include "vmm/cli/top_vms.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "shared/array.h"
 #include "shared/error.h"
 #include "shared/printable.h"
+#include "shared/read_file.h"
 #include "vmm/attach/process.h"
 #include "vmm/attach/qemu_command_line.h"
 
@@ -44,17 +46,12 @@ struct top_vms {
 static void set_name(struct sampled_vm *sampled)
 {
 	char path[32];
-	FILE *comm;
 
 	sampled->vm.name = sampled->name;
 	if (!qemu_name(sampled->vm.pid, sampled->name)) {
 		snprintf(path, sizeof(path), "/proc/%d/comm", sampled->vm.pid);
-		comm = fopen(path, "re");
-		if (!comm || !fgets(sampled->name, sizeof(sampled->name), comm))
-			*sampled->name = '\0';
+		read_small_file(AT_FDCWD, path, sampled->name, sizeof(sampled->name));
 		sampled->name[strcspn(sampled->name, "\n")] = '\0';
-		if (comm)
-			fclose(comm);
 	}
 	make_printable(sampled->name);
 }
@@ -179,7 +176,9 @@ static ssize_t read_more(struct sampled_vm *sampled)
 				 sampled->vm.pid);
 	got = recv(sampled->fd, sampled->text + sampled->size, sampled->capacity - sampled->size,
 		   MSG_DONTWAIT);
-	return got < 0 && (errno == ECONNRESET) ? 0 : got < 0 ? -errno : got;
+	if (got >= 0 || errno == ECONNRESET)
+		return got < 0 ? 0 : got;
+	return error_set(-errno, "cannot receive the report of process %d: %m", sampled->vm.pid);
 }
 
 /* True if the VM has ended: its process closed the socket without an error. */

@@ -73,7 +73,7 @@ static void end_file(void *context, const struct collector_file *file)
 						clock_ns(CLOCK_MONOTONIC) };
 
 	worker->files.interval = atomic_load(&worker->interval);
-	/* Without room the main thread is far behind: this file is dropped. */
+	/* The pipe is full: the main thread is many files late, and this one is dropped. */
 	if (write(worker->complete[1], &complete, sizeof(complete)) != sizeof(complete))
 		unlink(file->path);
 }

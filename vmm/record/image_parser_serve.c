@@ -9,6 +9,7 @@
 #include "shared/bytes.h"
 #include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
+#include "shared/read_file.h"
 #include "vmm/guest/unwind/cfi_image.h"
 #include "vmm/record/image_messages.h"
 #include "vmm/record/image_parser.h"
@@ -28,14 +29,7 @@ static bool receive(int fd, void *to, size_t size)
 
 static bool transmit(int fd, const void *from, size_t size)
 {
-	ssize_t part;
-
-	for (size_t at = 0; at < size; at += (size_t)part) {
-		part = write(fd, (const uint8_t *)from + at, size - at);
-		if (part <= 0)
-			return false;
-	}
-	return true;
+	return !write_descriptor(fd, from, size);
 }
 
 static bool answer(int fd, enum image_message_type type, int error, const void *data, size_t size)

@@ -5,7 +5,7 @@
 
 static struct search_state place_of(const struct guest_registers *registers)
 {
-	/* There is no kernel in that state, whatever else changes. */
+	/* A vCPU in this state runs no kernel, whatever its other registers are. */
 	if (!guest_kernel_can_run(registers))
 		return (struct search_state){ 0 };
 	return (struct search_state){

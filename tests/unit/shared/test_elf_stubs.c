@@ -188,7 +188,7 @@ TEST(elf_stubs, are_none_where_functions_jump_themselves)
 	remove_library(&file);
 }
 
-/* The code sections of FILE extend far past its end, where there is no stub. */
+/* The code sections of FILE extend far past its end, without stubs there. */
 static void make_endless(const struct file *file)
 {
 	Elf64_Ehdr header;

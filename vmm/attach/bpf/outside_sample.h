@@ -66,7 +66,7 @@ static __always_inline __u64 add_outside(struct bpf_outside *thread, enum bpf_ev
 	return points;
 }
 
-/* KVM may have moved RIP behind an instruction that it has emulated. If it has moved further, the
+/* KVM may have moved RIP past an instruction that it has emulated. If it has moved further, the
  * other registers are not those of the exit. */
 static __always_inline void read_outside_guest(struct bpf_outside *thread, struct scratch *scratch,
 					       struct bpf_whole_sample *whole)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/hash.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwind/call_site.h"
 #include "vmm/guest/unwind/taken_functions.h"
@@ -119,7 +120,7 @@ static bool is_indirect_jump(const struct call_targets *self, const uint8_t *cod
 /* False: no room. */
 static bool add_function(struct call_targets *self, const struct symbol *function)
 {
-	size_t slot = (function->start * 0x9e3779b97f4a7c15ull) >> 32 & (SLOTS - 1);
+	size_t slot = hash_mix(0, function->start) & (SLOTS - 1);
 
 	for (; self->slots[slot]; slot = (slot + 1) & (SLOTS - 1))
 		if (self->functions[self->slots[slot] - 1].start == function->start)
@@ -214,8 +215,8 @@ static enum call_target ask(struct call_targets *self, const struct guest_view *
 			    const struct guest_paging *paging, const struct symbol *from,
 			    const struct symbol *to)
 {
-	uint64_t hash = (from->start >> 4) * 0x9e3779b97f4a7c15ull ^ (to->start >> 4);
-	struct answer *answer = &self->answers[(hash ^ hash >> 32) & (ANSWERS - 1)];
+	uint64_t hash = hash_mix(hash_mix(0, from->start), to->start);
+	struct answer *answer = &self->answers[hash & (ANSWERS - 1)];
 	struct question question = {
 		.self = self, .view = view, .paging = paging, .function = *to
 	};

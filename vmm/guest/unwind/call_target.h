@@ -14,7 +14,7 @@
 #include "vmm/guest/symbol_table.h"
 
 enum call_target {
-	CALL_TARGET_NONE,     /* there is no call before the address */
+	CALL_TARGET_NONE,     /* no call ends at the address */
 	CALL_TARGET_OTHER,    /* the call does not lead to the function */
 	CALL_TARGET_INDIRECT, /* an indirect call, or one of code that jumps anywhere; the function
 				 may be called so */

@@ -240,7 +240,6 @@ static void try_from(struct walk *walk, uint64_t rsp)
 	if (has_dangling(walk, rsp))
 		return;
 	verdict = walk_from(walk, rsp);
-
 	if (verdict != VERDICT_REJECTED)
 		add_candidate(walk, rsp, verdict);
 }
