@@ -406,7 +406,7 @@ TEST(report, reports_errors)
 	check_failure("attach --backend pref", 2,
 		      "it must be one of auto, bpf, perf, ptrace, qmp; did you mean perf?");
 	check_failure("repotr", 2, "demo; did you mean report?");
-	check_failure("xyz", 2, "command xyz: it must be one of run, attach, stat, ctl,");
+	check_failure("xyz", 2, "command xyz: it must be one of run, top, attach, stat, ctl,");
 	check_failure("ctl stats", 2, "pause, resume, freq, bp; did you mean status?");
 	check_failure("ctl bp ad", 2, "bp ad: it must be one of list, add, remove");
 	check_failure("libvirt xstatus", 2, "uninstall, status; did you mean status?");
