@@ -122,3 +122,20 @@ void program_refuses(const char *arguments, const char *text)
 {
 	program_expect(arguments, 2, text);
 }
+
+void program_set_home(const char *directory)
+{
+	static char *saved;
+
+	if (directory) {
+		saved = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
+		setenv("HOME", directory, 1);
+		return;
+	}
+	if (saved)
+		setenv("HOME", saved, 1);
+	else
+		unsetenv("HOME");
+	free(saved);
+	saved = NULL;
+}

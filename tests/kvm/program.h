@@ -38,4 +38,7 @@ void program_expect(const char *arguments, int status, const char *text);
 /* Runs it, and fails the test unless it rejects its arguments (status 2) with TEXT. */
 void program_refuses(const char *arguments, const char *text);
 
+/* Programs have HOME, and so the build-id cache, in DIRECTORY; NULL restores it. One at a time. */
+void program_set_home(const char *directory);
+
 #endif

@@ -209,13 +209,12 @@ static void check_daemon(struct libvirt_daemon *libvirt)
 
 TEST(attach_agent, programs_of_a_domain_are_symbolized_automatically)
 {
-	char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
 	struct libvirt_daemon libvirt = { 0 };
 	struct program tool;
 
 	LIBVIRT_REQUIRED();
 	if (start_domain(&libvirt)) {
-		setenv("HOME", libvirt.directory, 1); /* from the build-id cache */
+		program_set_home(libvirt.directory); /* from the build-id cache */
 		if (!attach(&libvirt, &tool, "")) {
 			FAIL_TEST("the guest program has no symbols:\n%s", tool.text);
 			show(libvirt.directory);
@@ -224,11 +223,7 @@ TEST(attach_agent, programs_of_a_domain_are_symbolized_automatically)
 		check_that_one_holds_it(&libvirt);
 		check_that_others_are_refused(&libvirt);
 		check_daemon(&libvirt);
-		if (home)
-			setenv("HOME", home, 1);
-		else
-			unsetenv("HOME");
+		program_set_home(NULL);
 	}
 	libvirt_daemon_stop(&libvirt);
-	free(home);
 }

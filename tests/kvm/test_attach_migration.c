@@ -278,7 +278,6 @@ static void follow(struct side *from, struct side *to, const char *uri)
 
 TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 {
-	char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
 	struct side from = { 0 }, to = { 0 };
 	char command[128], uri[96];
 	bool works;
@@ -287,7 +286,7 @@ TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 	guest = migrated_guest();
 	snprintf(directory, sizeof(directory), "/tmp/kvmscope-migration-XXXXXX");
 	REQUIRE(mkdtemp(directory) != NULL);
-	setenv("HOME", directory, 1); /* in the build-id cache */
+	program_set_home(directory); /* in the build-id cache */
 	snprintf(uri, sizeof(uri), "unix:%s/migration", directory);
 	start_qemu(&from, "from", NULL);
 	works = wait_until_it_works(&from);
@@ -297,11 +296,7 @@ TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 		end_qemu(&to);
 	}
 	end_qemu(&from);
-	if (home)
-		setenv("HOME", home, 1);
-	else
-		unsetenv("HOME");
-	free(home);
+	program_set_home(NULL);
 	snprintf(command, sizeof(command), "rm -rf %s", directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	if (!works)

@@ -234,12 +234,12 @@ static bool wait_for_console(const struct libvirt_daemon *libvirt, const char *n
 }
 
 /* A kernel that has found no root file system spins in panic(). */
-static void check_functions(const char *path)
+static void check_functions(const char *path, const char *home)
 {
-	char arguments[128];
+	char arguments[256];
 	struct program report;
 
-	snprintf(arguments, sizeof(arguments), "report -i %s", path);
+	snprintf(arguments, sizeof(arguments), "report -i %s --buildid-dir %s/.debug", path, home);
 	program_run(&report, arguments);
 	if (report.status || !strstr(report.text, "[kernel.kallsyms]") ||
 	    !(strstr(report.text, " delay_") || strstr(report.text, " panic ") ||
@@ -253,13 +253,12 @@ static void attach_to_domain(struct libvirt_daemon *libvirt)
 	struct program tool;
 
 	snprintf(path, sizeof(path), "build/test-attach-domain-%d.data", getpid());
-	snprintf(arguments, sizeof(arguments),
-		 "attach --domain one --connect %s --time 2 --no-buildid-cache -o %s", libvirt->uri,
-		 path);
+	snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s --time 2 -o %s",
+		 libvirt->uri, path);
 	program_run(&tool, arguments);
 	if (tool.status || !strstr(tool.text, "by qmp: ") || !strstr(tool.text, "tainted"))
 		FAIL_TEST("%s: exit status %d:\n%s", arguments, tool.status, tool.text);
-	check_functions(path);
+	check_functions(path, libvirt->directory);
 	unlink(path);
 }
 
@@ -275,7 +274,7 @@ static void attach_as_nobody(struct libvirt_daemon *libvirt)
 		command, sizeof(command),
 		"chmod 711 %s && chmod 755 %s/run && chmod 777 %s/run/libvirt-sock && chown 65534 %s && exec setpriv "
 		"--reuid=65534 --regid=65534 --clear-groups env HOME=%s build/kvmscope attach --domain one --connect '%s' "
-		"--time 3 --no-buildid-cache -o %s/perf.data > %s/log 2>&1",
+		"--time 3 -o %s/perf.data > %s/log 2>&1",
 		libvirt->directory, libvirt->directory, libvirt->directory, directory, directory,
 		libvirt->uri, directory, directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
@@ -284,7 +283,7 @@ static void attach_as_nobody(struct libvirt_daemon *libvirt)
 		 directory, directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 	snprintf(path, sizeof(path), "%s/perf.data", directory);
-	check_functions(path);
+	check_functions(path, directory);
 	snprintf(command, sizeof(command), "rm -r %s", directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
@@ -334,7 +333,9 @@ TEST(attach_qmp, functions_of_a_domain_are_symbolized_until_it_ends)
 	LIBVIRT_REQUIRED();
 	if (libvirt_daemon_start(&libvirt) && libvirt_domain_start_with(&libvirt, "one", &domain)) {
 		CHECK(wait_for_console(&libvirt, "one", "Kernel panic"));
+		program_set_home(libvirt.directory); /* in the build-id cache */
 		attach_to_domain(&libvirt);
+		program_set_home(NULL);
 		attach_as_nobody(&libvirt);
 		follow_domain(&libvirt);
 		snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s",

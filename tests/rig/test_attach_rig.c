@@ -587,7 +587,7 @@ struct life {
 	uint64_t text; /* of the kernel in the recording */
 	uint64_t named, wrong,
 		second; /* samples with a function of its kernel; elsewhere; on the second vCPU */
-	uint64_t firmware, of_process; /* in the first megabyte; those with a process */
+	uint64_t firmware, of_process; /* in the first megabyte; those with a process, not idle */
 };
 
 #define IMAGE_MAX (64ull << 20)
@@ -618,7 +618,9 @@ static void add_life_stack(struct life *life, const struct profile_stack *stack)
 	life->second += stack->vcpu == 1 ? stack->samples : 0;
 	if (!strcmp(leaf->image, "[unknown]") && leaf->address < FIRMWARE) {
 		life->firmware += stack->samples;
-		life->of_process += stack->pid < SAMPLE_TASK_LIMIT ? stack->samples : 0;
+		/* The kernel's trampoline, in which a plugged vCPU starts, is of its idle task. */
+		if (stack->pid < SAMPLE_TASK_LIMIT && (stack->pid || stack->vcpu == 0))
+			life->of_process += stack->samples;
 	}
 	if (!leaf->kernel || !leaf->symbol || is_host(stack))
 		return;

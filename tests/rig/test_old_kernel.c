@@ -126,11 +126,16 @@ struct callers {
 	uint64_t right, wrong, whole; /* pairs; samples with callers up to main() */
 };
 
-static const char *function_at(const struct callers *callers, uint64_t address)
+/* All samples of a symbolized frame share the address of the first: it may be a function's first.
+ */
+static const char *function_of(const struct callers *callers, const struct profile_frame *frame,
+			       bool called)
 {
 	struct symbol symbol;
 
-	return symbols_find(callers->program, address, &symbol) ? symbol.name : "";
+	if (frame->symbol)
+		return frame->symbol;
+	return symbols_find(callers->program, frame->address - called, &symbol) ? symbol.name : "";
 }
 
 static void count_caller(struct callers *callers, const struct profile_stack *stack,
@@ -160,7 +165,7 @@ static void count_callers(struct callers *callers, const struct profile_stack *s
 
 		if (stack->frames[i]->kernel)
 			continue;
-		caller = function_at(callers, stack->frames[i]->address - !!function);
+		caller = function_of(callers, stack->frames[i], function != NULL);
 		if (function)
 			count_caller(callers, stack, function, caller);
 		function = caller;
