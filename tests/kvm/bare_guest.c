@@ -5,7 +5,7 @@
 
 #include "vmm/kvm/guest_ram.h"
 
-#define PML4 0x1000ull
+#define PML4 BARE_GUEST_TABLES
 #define PDPT 0x2000ull
 #define PD   0x3000ull
 #define GDT  0x4000ull

@@ -14,6 +14,7 @@
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vm.h"
 
+#define BARE_GUEST_TABLES 0x1000ull /* CR3 */
 #define BARE_GUEST_CODE   0x10000ull
 #define BARE_GUEST_STACK  0x90000ull
 #define BARE_GUEST_MEMORY (16ull << 20)
