@@ -195,8 +195,12 @@ static void apply_no_kernel(struct attach *attach, struct sample *sample,
 		return;
 	}
 	user_space_truncate(&attach->space, &attach->memory.view, stack, sample, chain);
-	if (attach_needs_callchains(attach) && !sample->cpl)
-		count_missing_chain(chain, &attach->chains.without_kernel);
+	if (!attach_needs_callchains(attach) || sample->cpl)
+		return;
+	if (stack && stack->copied)
+		user_space_unwind_unknown(&attach->memory.view, stack, sample, chain,
+					  &attach->space);
+	count_missing_chain(chain, &attach->chains.without_kernel);
 }
 
 /* Prefers registers of kernel mode: under KPTI, user page tables map only a part of the kernel. */

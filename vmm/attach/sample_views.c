@@ -18,6 +18,8 @@
 
 static bool is_kernel_code(const struct guest_kernel *kernel, uint64_t gva)
 {
+	if (!kernel)
+		return false;
 	if (gva >= kernel->text_start && gva < kernel->text_end)
 		return true;
 	for (size_t i = 0; i < kernel->module_count; i++)
@@ -41,7 +43,8 @@ static bool find_copy(const struct attach_guest_state *stack, uint64_t gva, uint
 	return false;
 }
 
-/* Linux has no executable data, as far as the processor can forbid that. */
+/* Linux has no executable data, as far as the processor can forbid that. Also of a kernel that is
+ * not known yet. */
 static int translate_user_code(const struct stack_view *self, uint64_t gva,
 			       struct guest_translation *translation)
 {
@@ -78,8 +81,8 @@ static int translate(const struct guest_view *view, uint64_t gva,
 	}
 	if (is_kernel_code(self->kernel, gva))
 		return guest_translate(self->live, &self->kernel->paging, gva, translation);
-	return gva >> 63 ? translate_new_code(self, gva, translation)
-			 : translate_user_code(self, gva, translation);
+	return self->kernel && gva >> 63 ? translate_new_code(self, gva, translation)
+					 : translate_user_code(self, gva, translation);
 }
 
 static int read_live(const struct guest_view *view, uint64_t gpa, void *to, size_t size)

@@ -25,7 +25,7 @@ struct stack_view {
 	const struct attach_guest_state *stack;
 };
 
-/* All arguments must outlive VIEW. One thread at a time. */
+/* KERNEL NULL: unknown. All arguments must outlive VIEW. One thread at a time. */
 void stack_view_init(struct stack_view *view, const struct guest_view *live,
 		     const struct guest_kernel *kernel, const struct attach_guest_state *stack);
 

@@ -478,6 +478,17 @@ static void unwind(struct user_space *space, const struct guest_kernel *kernel,
 	note_process(space, stack, task, chain);
 }
 
+void user_space_unwind_unknown(const struct guest_view *view,
+			       const struct attach_guest_state *stack, const struct sample *sample,
+			       struct guest_callchain *chain, struct user_space *space)
+{
+	struct stack_view copies;
+
+	stack_view_init(&copies, batch_view_for(&space->batch, view, sample->time), NULL, stack);
+	chain->unknown_kernel = true;
+	guest_unwind(NULL, &copies.view, &stack->registers, NULL, chain);
+}
+
 static void attribute_unknown(struct user_space *space, const struct guest_kernel *kernel,
 			      const struct guest_view *view, const struct attach_guest_state *stack,
 			      const struct sample *sample, struct guest_callchain *chain)

@@ -85,6 +85,11 @@ void user_space_attribute(const struct user_space_cpu *cpu, const struct guest_k
 			  struct sample *sample, struct guest_callchain *chain,
 			  struct user_space *space);
 
+/* Unwinds the copied stack of a kernel that is not known, by frame pointers. */
+void user_space_unwind_unknown(const struct guest_view *view,
+			       const struct attach_guest_state *stack, const struct sample *sample,
+			       struct guest_callchain *chain, struct user_space *space);
+
 /* Truncates the chain of a sample with an unknown task: callers that were read through the page
  * tables of a task, and addresses that do not follow a call. STACK may be NULL. */
 void user_space_truncate(struct user_space *space, const struct guest_view *view,

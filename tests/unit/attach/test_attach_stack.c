@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The view of a copied kernel stack does not show later memory. */
 #include <errno.h>
+#include <string.h>
 
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/sample_views.h"
+#include "vmm/attach/user_space.h"
 #include "vmm/guest/page_walk.h"
 
 #define TEXT   0x10000ull
@@ -84,4 +86,41 @@ TEST(attach_stack, code_is_read_from_current_memory)
 	CHECK_EQUAL(read_word(&view, MODULE + 0x1000, &word), -EFAULT);
 	CHECK_EQUAL(read_word(&view, TEXT + 0x2000, &word), -EFAULT);
 	CHECK_EQUAL(read_word(&view, TEXT - 8, &word), -EFAULT);
+}
+
+/* Until a kernel is found, as at a stop. */
+TEST(attach_stack, a_kernel_that_is_not_known_is_unwound_by_frame_pointers)
+{
+	enum { CODE = 0x1000, STACK = 0x8000 };
+	const uint64_t top = 0xffffffff80000000ull, rsp = top + STACK;
+	/* Of four levels; the last is a page of 2 MiB at GPA 0. */
+	const uint64_t tables[] = { 0x3003, 0x4003, 0x83 }, indexes[] = { 511, 510, 0 };
+	static const uint8_t push[] = { 0x90, 0x90 }, call[] = { 0xe8, 0, 0, 0, 0 };
+	/* The frame of the sampled function, and of its caller, whose own caller made no call. */
+	const uint64_t copy[] = { rsp + 16, top + CODE + 0x105, 0, top + CODE + 0x200 };
+	struct attach_guest_state stack = {
+		.registers = { .rip = top + CODE, .rsp = rsp, .rbp = rsp, .long_mode = true },
+		.copied = sizeof(copy),
+	};
+	const struct sample sample = { .time = 1, .rip = top + CODE };
+	uint64_t addresses[8] = { 0 };
+	struct guest_callchain chain = { .capacity = 8, .addresses = addresses };
+	static struct user_space space;
+
+	memset(memory, 0, sizeof(memory));
+	memcpy(memory + CODE, push, sizeof(push));
+	memcpy(memory + CODE + 0x100, call, sizeof(call));
+	for (size_t i = 0; i < 3; i++)
+		memcpy(memory + 0x2000 + i * 0x1000 + indexes[i] * 8, &tables[i], 8);
+	/* PG; PAE; LMA and NXE. */
+	stack.registers.paging = (struct guest_paging){
+		.cr0 = 1u << 31, .cr3 = 0x2000, .cr4 = 1 << 5, .efer = 1 << 10 | 1 << 11
+	};
+	stack.stacks[ATTACH_STACK_IN_USE] = (struct attach_stack){ .gva = rsp,
+								   .size = sizeof(copy),
+								   .bytes = (const void *)copy };
+	user_space_unwind_unknown(&live, &stack, &sample, &chain, &space);
+	REQUIRE_EQUAL(chain.kernel_depth, 2);
+	CHECK_EQUAL(addresses[1], top + CODE + 0x105);
+	CHECK(chain.flags & SAMPLE_KERNEL_TRUNCATED);
 }
