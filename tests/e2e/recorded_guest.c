@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/e2e/recorded_guest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/e2e/perf_recording.h"
@@ -33,8 +34,22 @@ static void make_sample(struct sample *sample, unsigned int number)
 	sample->rip = sample->callchain[0];
 }
 
+/* Some of the samples belong to events of time outside of the guest. */
+static void leave_guest(struct sample *sample, unsigned int number)
+{
+	const char *reason = number % 3 ? "exit npf" : "exit io";
+
+	sample->event = number % 10 == 3 ? 1 : number % 10 == 4 ? 2 : 0;
+	if (!sample->event)
+		return;
+	sample->flags |= SAMPLE_OUTSIDE;
+	snprintf(sample_write_outside(sample)->reason, sizeof(struct sample_outside), "%s",
+		 sample->event == 1 ? reason : "off-cpu halted");
+}
+
+/* OUTSIDE: NULL or the events of time outside of the guest. */
 static void write_recording(const char *path, const struct fake_guest *guest, const char *comm,
-			    enum perspective perspective)
+			    enum perspective perspective, struct perf_data_watches *outside)
 {
 	struct perf_data_options options = {
 		.path = path,
@@ -46,8 +61,9 @@ static void write_recording(const char *path, const struct fake_guest *guest, co
 		.command_line = "kvmscope run --cpus 2",
 		.hostname = "guest",
 		.release = "6.1.0-test",
+		.watches = outside,
 	};
-	struct sample *sample = malloc(sample_size(SAMPLE_CALLCHAIN_MAX));
+	struct sample *sample = malloc(SAMPLE_LENGTH_MAX);
 	struct perf_data_writer *writer;
 
 	recording_rewind();
@@ -57,6 +73,8 @@ static void write_recording(const char *path, const struct fake_guest *guest, co
 	CHECK_EQUAL(perf_data_writer_comm(writer, 0, VMM_PID, FIRST_TID + 1, "vcpu 1"), 0);
 	for (unsigned int i = 0; i < RECORDED_SAMPLES; i++) {
 		make_sample(sample, i);
+		if (outside)
+			leave_guest(sample, i);
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 		if (i == RECORDED_SAMPLES / 2)
 			CHECK_EQUAL(perf_data_writer_lost(writer, sample->time, sample->vcpu, 17),
@@ -72,7 +90,20 @@ void recorded_guest_begin(struct named_guest *named, const char *comm, enum pers
 {
 	named_guest_begin(named, 0x17, 0);
 	named_guest_cache(named, false);
-	write_recording(named->path, &named->guest, comm, perspective);
+	write_recording(named->path, &named->guest, comm, perspective, NULL);
+}
+
+void recorded_guest_begin_outside(struct named_guest *named)
+{
+	struct perf_data_watches events = { 0 };
+
+	perf_data_watches_add(&events,
+			      &(struct perf_data_watch){ .outside = true, .name = "kvm:exit" });
+	perf_data_watches_add(&events,
+			      &(struct perf_data_watch){ .outside = true, .name = "kvm:off-cpu" });
+	named_guest_begin(named, 0x17, 0);
+	named_guest_cache(named, false);
+	write_recording(named->path, &named->guest, "vcpu 0", PERSPECTIVE_GUEST, &events);
 }
 
 void recorded_guest_export(const struct named_guest *named, const char *file, const char *options)

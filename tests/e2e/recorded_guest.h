@@ -12,6 +12,10 @@
 void recorded_guest_begin(struct named_guest *named, const char *comm,
 			  enum perspective perspective);
 
+/* The same guest with the events cpu-clock, kvm:exit (a tenth of the samples) and kvm:off-cpu
+ * (another tenth). */
+void recorded_guest_begin_outside(struct named_guest *named);
+
 /* Writes kvmscope export's FILE in HOME, with OPTIONS; fails the test on errors. */
 void recorded_guest_export(const struct named_guest *named, const char *file, const char *options);
 

@@ -171,6 +171,46 @@ TEST(flame_graph, shows_a_part_of_the_time)
 	free(said);
 }
 
+/* The other events are a click or a key away; the selected time and function stay. */
+TEST(flame_graph, switches_between_events)
+{
+	static const char script[] =
+		"const fact=(number)=>find(`#facts div:nth-child(${number}) dd`).textContent;"
+		"const state=()=>say(`${fact(1)}, ${fact(2)}, ${find(\"#sandwich\").hidden}: `+[...page.querySelectorAll("
+		"\"#events button\")].map((button)=>button.ariaPressed).join());"
+		"const frames=(name)=>page.querySelectorAll(`#graph g[name='${name}']`).length>0;"
+		"const choose=(number)=>click(`#events button:nth-child(${number})`);"
+		"say([...page.querySelectorAll(\"#events button\")].map((button)=>"
+		"button.firstChild.textContent).join());state();say(frames(\"[exit npf]\"));"
+		"choose(2);state();say(frames(\"[exit npf]\"));find(\"#graph\").focus();"
+		"find(\"#graph\").dispatchEvent(new frame.contentWindow.KeyboardEvent("
+		"\"keydown\",{key:\"e\",bubbles:true}));state();say(frames(\"[off-cpu halted]\"));"
+		"say(find(\"#sandwich-title\").textContent);say(frame.contentWindow.location.hash);";
+	char *said;
+
+	NEED_BROWSER;
+	FIXTURE(struct named_guest, recorded, recorded_guest_begin_outside, named_guest_end);
+	recorded_guest_export(&recorded, "flame.html", "");
+	said = act(&recorded, "#function=guest_function_1", script);
+	browser_check_shows(said, "[CPU time,Exits,Off CPU]"
+				  "[cpu-clock, 2,400, false: true,false,false][false]"
+				  "[kvm:exit, 300, false: false,true,false][true]"
+				  "[kvm:off-cpu, 300, false: false,false,true][true]"
+				  "[Callers and callees of guest_function_1]");
+	browser_check_shows(said, "event=kvm%3Aoff-cpu");
+	free(said);
+	said = act(&recorded, "#event=kvm:exit&time=20,39",
+		   "say(find(\"#graph g[name='[exit npf]']\")!==null);"
+		   "say(frame.contentWindow.location.hash);");
+	browser_check_shows(said, "[true]");
+	browser_check_shows(said, "time=20%2C39");
+	free(said);
+	recorded_guest_export(&recorded, "flame.html", "--event kvm:exit");
+	said = act(&recorded, "", "say(find(\"#events\").hidden);");
+	browser_check_shows(said, "[true]");
+	free(said);
+}
+
 TEST(flame_graph, a_click_pins_the_details)
 {
 	static const char script[] =

@@ -171,8 +171,8 @@ static int export_profile(struct arguments *arguments, FILE *to)
 	options = arguments->input.options;
 	if (arguments->format == FORMAT_SCRIPT)
 		return script_write(&options, to);
-	/* Time and hits cannot be added: only pprof has room for several events. */
-	if (!options.event && arguments->format != FORMAT_PPROF)
+	/* Time and hits cannot be added: other formats have room for one event. */
+	if (!options.event && arguments->format != FORMAT_PPROF && arguments->format != FORMAT_HTML)
 		options.event = "0";
 	options.lines = options.inlined && arguments->format == FORMAT_PPROF;
 	options.samples = arguments->format == FORMAT_HTML ||

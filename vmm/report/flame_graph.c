@@ -28,6 +28,9 @@ struct writer {
 	uint64_t omitted;
 	uint32_t nodes;
 	const struct profile *baseline; /* NULL: nothing is compared */
+	const struct profile *profile;
+	size_t event;
+	enum folded_group by;
 };
 
 static void put_text(FILE *to, const char *name, const char *value)
@@ -42,15 +45,19 @@ static void put_number(FILE *to, const char *name, uint64_t value)
 	fprintf(to, "\"%s\":%" PRIu64 ",", name, value);
 }
 
-static const struct profile_event *event_of(const struct profile *profile)
+static void put_baseline(FILE *to, const struct profile *baseline)
 {
-	return profile_event(profile, profile_event_chosen(profile));
+	const struct profile_event *event = profile_event(baseline, profile_event_chosen(baseline));
+
+	put_number(to, "before", event->weight);
+	put_number(to, "samplesBefore", event->samples);
 }
 
-static void put_about(const struct writer *writer, const struct profile *profile)
+static void put_about(const struct writer *writer)
 {
+	const struct profile *profile = writer->profile;
 	const struct perf_data_summary *summary = profile_summary(profile);
-	const struct profile_event *event = event_of(profile);
+	const struct profile_event *event = profile_event(profile, writer->event);
 	FILE *to = writer->to;
 
 	fputs("\"about\":{", to);
@@ -69,10 +76,8 @@ static void put_about(const struct writer *writer, const struct profile *profile
 	put_number(to, "lost", profile_lost(profile));
 	put_number(to, "skipped", summary->skipped);
 	put_number(to, "omitted", writer->omitted);
-	if (writer->baseline) {
-		put_number(to, "before", event_of(writer->baseline)->weight);
-		put_number(to, "samplesBefore", event_of(writer->baseline)->samples);
-	}
+	if (writer->baseline)
+		put_baseline(to, writer->baseline);
 	fprintf(to, "\"cutOff\":%s},\n", summary->cut_off ? "true" : "false");
 }
 
@@ -176,62 +181,78 @@ static void put_functions(FILE *to, const struct flame_function *functions, size
 	fputs("],\n", to);
 }
 
-static int put_data(const struct profile *baseline, const struct profile *profile,
-		    const struct flame_tree *tree, const struct flame_function *functions, FILE *to)
+static int put_data(struct writer *writer, const struct flame_tree *tree,
+		    const struct flame_function *functions)
 {
-	struct writer writer = { .to = to, .baseline = baseline };
-	int error = find_least(tree, &writer.least);
+	FILE *to = writer->to;
+	int error = find_least(tree, &writer->least);
 
 	if (error)
 		return error;
-	number_nodes(&writer, tree->root);
+	number_nodes(writer, tree->root);
 	fputc('{', to);
-	put_about(&writer, profile);
+	put_about(writer);
 	put_frames(to, tree);
 	put_functions(to, functions, tree->frame_count);
-	error = flame_graph_put_times(profile, tree, to);
+	error = flame_graph_put_times(writer->profile, tree, to);
 	fputs("\"tree\":", to);
-	put_node(&writer, tree->root);
+	put_node(writer, tree->root);
 	fputc('}', to);
 	return error;
 }
 
-static int write_page(const char *page, size_t size, const char *mark,
-		      const struct profile *baseline, const struct profile *profile,
-		      enum folded_group by, FILE *to)
+static int put_event(const struct writer *settings, size_t event)
 {
+	struct writer writer = *settings;
 	struct flame_function *functions = NULL;
 	struct flame_tree tree;
-	int error = flame_tree_build(&tree, baseline, profile, by);
+	int error;
 
+	writer.event = event;
+	error = flame_tree_build(&tree, writer.baseline, writer.profile, event, writer.by);
 	if (!error)
 		functions = flame_tree_functions(&tree);
-	if (functions) {
-		fwrite(page, 1, (size_t)(mark - page), to);
-		error = put_data(baseline, profile, &tree, functions, to);
-		fwrite(mark + strlen(MARK), 1, size - (size_t)(mark - page) - strlen(MARK), to);
-	}
+	error = functions ? put_data(&writer, &tree, functions) : -ENOMEM;
 	flame_tree_free(&tree);
-	if (error || !functions)
-		error = error_set(-ENOMEM, "no memory for the flame graph");
 	free(functions);
 	return error;
 }
 
-static int write_graph(const struct profile *baseline, const struct profile *profile,
-		       enum folded_group by, FILE *to)
+/* Those with samples; one if none has. */
+static int put_events(const struct writer *writer)
+{
+	const struct profile *profile = writer->profile;
+	bool any = false;
+	int error = 0;
+
+	fputc('[', writer->to);
+	for (size_t i = 0; i < profile_event_count(profile) && !error; i++) {
+		if (!profile_event(profile, i)->samples)
+			continue;
+		fputs(any ? ",\n" : "", writer->to);
+		error = put_event(writer, i);
+		any = true;
+	}
+	if (!any)
+		error = put_event(writer, profile_event_chosen(profile));
+	fputc(']', writer->to);
+	return error;
+}
+
+static int write_graph(const struct writer *writer)
 {
 	const char *page = flame_graph_page_start;
 	size_t size = (size_t)(flame_graph_page_end - flame_graph_page_start);
 	const char *mark = memmem(page, size, MARK, strlen(MARK));
-	int error;
+	FILE *to = writer->to;
 
 	if (!mark)
 		return error_set(-EINVAL,
 				 "the flame graph page in this program is damaged; build it again");
-	error = write_page(page, size, mark, baseline, profile, by, to);
-	if (error)
-		return error;
+	fwrite(page, 1, (size_t)(mark - page), to);
+	if (put_events(writer))
+		return error_set(-ENOMEM, "no memory for the flame graph");
+	fwrite(mark + strlen(MARK), 1, size - (size_t)(mark - page) - strlen(MARK), to);
 	if (fflush(to) || ferror(to))
 		return error_set(-EIO, "cannot write the flame graph: %s", strerror(errno));
 	return 0;
@@ -239,10 +260,11 @@ static int write_graph(const struct profile *baseline, const struct profile *pro
 
 int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to)
 {
-	return write_graph(NULL, profile, by, to);
+	return write_graph(&(struct writer){ .to = to, .profile = profile, .by = by });
 }
 
 int flame_graph_diff_write(const struct profile *baseline, const struct profile *profile, FILE *to)
 {
-	return write_graph(baseline, profile, FOLDED_PLAIN, to);
+	return write_graph(&(struct writer){
+		.to = to, .baseline = baseline, .profile = profile, .by = FOLDED_PLAIN });
 }

@@ -15,10 +15,10 @@
 #include "vmm/report/folded.h"
 #include "vmm/report/profile_stacks.h"
 
-/* Writes the only event of PROFILE, with processes grouped by BY. 0, -ENOMEM or a negative errno of
- * writing. */
+/* Writes the events of PROFILE that have samples, with processes grouped by BY; the page shows one
+ * at a time. 0, -ENOMEM or a negative errno of writing. */
 int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to);
-/* The same for the stacks of two profiles, coloured by the difference of their shares. */
+/* The same for the only event of two profiles, coloured by the difference of their shares. */
 int flame_graph_diff_write(const struct profile *baseline, const struct profile *profile, FILE *to);
 
 /* The page uses the numbers: see vmm/report/web/profile.js. */
@@ -57,13 +57,13 @@ struct flame_tree {
 	size_t frame_count, frame_capacity;
 	struct flame_node *root; /* "all"; its children are groups or comms */
 	const struct flame_node *
-		*leaves; /* by index of the profile's stacks: the innermost frames */
+		*leaves; /* the innermost frames of the profile's stacks; NULL: of another event */
 };
 
-/* BASELINE is NULL or the profile that PROFILE is compared with. 0 or -ENOMEM; TREE must be freed
- * in both cases. */
+/* The stacks of EVENT in PROFILE. BASELINE is NULL or the profile that PROFILE is compared with. 0
+ * or -ENOMEM; TREE must be freed in both cases. */
 int flame_tree_build(struct flame_tree *tree, const struct profile *baseline,
-		     const struct profile *profile, enum folded_group by);
+		     const struct profile *profile, size_t event, enum folded_group by);
 /* Frees what it holds; zeroed, it holds nothing. */
 void flame_tree_free(struct flame_tree *tree);
 
@@ -80,8 +80,9 @@ struct flame_function {
 struct flame_function *flame_tree_functions(const struct flame_tree *tree);
 
 /*
- * Writes when the samples of PROFILE were taken as the page's "times", or nothing if it does not
- * keep its samples. The nodes of TREE have their numbers. 0 or -ENOMEM.
+ * Writes when the samples in TREE were taken as the page's "times", or nothing if PROFILE does not
+ * keep its samples. The times and vCPUs are those of all events. The nodes of TREE have their
+ * numbers. 0 or -ENOMEM.
  */
 int flame_graph_put_times(const struct profile *profile, const struct flame_tree *tree, FILE *to);
 

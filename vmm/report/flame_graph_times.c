@@ -88,6 +88,11 @@ static uint64_t cell_of(const struct writer *writer, const struct profile_sample
 	return (sample->time - writer->start) / writer->cell;
 }
 
+static bool is_in_tree(const struct writer *writer, const struct profile_sample *sample)
+{
+	return writer->tree->leaves[sample->stack];
+}
+
 static struct part part_of(const struct writer *writer, const struct profile_sample *sample)
 {
 	const struct flame_node *node = writer->tree->leaves[sample->stack];
@@ -99,25 +104,28 @@ static struct part part_of(const struct writer *writer, const struct profile_sam
 	};
 }
 
-/* The COUNT samples of one vCPU. */
+/* Those of the COUNT samples of one vCPU that are in the tree. */
 static int put_vcpu(struct writer *writer, const struct profile_sample *samples, size_t count)
 {
-	uint64_t before = 0;
+	uint64_t before = 0, cell = 0;
 	size_t used = 0;
 
 	writer->any = false;
 	for (size_t i = 0; i < count; i++) {
-		uint64_t cell = cell_of(writer, &samples[i]);
-
+		if (!is_in_tree(writer, &samples[i]))
+			continue;
+		if (used && cell_of(writer, &samples[i]) != cell) {
+			put_cell(writer, cell - before, used);
+			before = cell;
+			used = 0;
+		}
+		cell = cell_of(writer, &samples[i]);
 		if (array_reserve(&writer->parts, &writer->capacity, used + 1))
 			return -ENOMEM;
 		writer->parts[used++] = part_of(writer, &samples[i]);
-		if (i + 1 < count && cell_of(writer, &samples[i + 1]) == cell)
-			continue;
-		put_cell(writer, cell - before, used);
-		before = cell;
-		used = 0;
 	}
+	if (used)
+		put_cell(writer, cell - before, used);
 	return 0;
 }
 
@@ -139,12 +147,20 @@ static int put_vcpus(struct writer *writer, const struct profile *profile)
 	return 0;
 }
 
-static uint64_t common_period(const struct profile_sample *samples, size_t count)
+static uint64_t common_period(const struct writer *writer, size_t count)
 {
-	for (size_t i = 1; i < count; i++)
-		if (samples[i].weight != samples[0].weight)
+	uint64_t period = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct profile_sample *sample = &writer->samples[i];
+
+		if (!is_in_tree(writer, sample))
+			continue;
+		if (!sample->weight || (period && sample->weight != period))
 			return 0;
-	return count ? samples[0].weight : 0;
+		period = sample->weight;
+	}
+	return period;
 }
 
 static uint64_t first_time(const struct profile_sample *samples, size_t count)
@@ -169,7 +185,7 @@ int flame_graph_put_times(const struct profile *profile, const struct flame_tree
 	if (!samples)
 		return 0;
 	writer.start = first_time(samples, profile_samples(profile));
-	writer.period = common_period(samples, profile_samples(profile));
+	writer.period = common_period(&writer, profile_samples(profile));
 	fprintf(to,
 		"\"times\":{\"start\":\"%" PRIu64 "\",\"cell\":%" PRIu64
 		",\"rows\":%u,\"cells\":%" PRIu64 ",\"period\":%" PRIu64 ",\n",

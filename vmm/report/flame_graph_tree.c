@@ -186,7 +186,7 @@ static int add_baseline(struct flame_tree *tree, const struct profile *baseline,
 }
 
 int flame_tree_build(struct flame_tree *tree, const struct profile *baseline,
-		     const struct profile *profile, enum folded_group by)
+		     const struct profile *profile, size_t event, enum folded_group by)
 {
 	size_t stacks = profile_stack_count(profile);
 
@@ -196,6 +196,8 @@ int flame_tree_build(struct flame_tree *tree, const struct profile *baseline,
 	if (!tree->root || !tree->leaves)
 		return -ENOMEM;
 	for (size_t i = 0; i < stacks; i++) {
+		if (profile_stack(profile, i)->event != event)
+			continue;
 		tree->leaves[i] = add_stack(tree, profile_stack(profile, i), by, false);
 		if (!tree->leaves[i])
 			return -ENOMEM;

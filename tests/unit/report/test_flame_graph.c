@@ -74,7 +74,7 @@ TEST(flame_graph_tree, groups_processes_by_cgroup)
 	options.input = recording.path;
 	options.kallsyms = recording.kallsyms;
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
-	REQUIRE_EQUAL(flame_tree_build(&tree, NULL, profile, FOLDED_BY_CGROUP), 0);
+	REQUIRE_EQUAL(flame_tree_build(&tree, NULL, profile, 0, FOLDED_BY_CGROUP), 0);
 	CHECK_EQUAL(tree.root->samples, 10);
 	cgroup = child_named(tree.root, "/system.slice/a;b.service");
 	REQUIRE(cgroup);
@@ -98,7 +98,7 @@ TEST(flame_graph_tree, holds_each_stack_from_the_outside_in)
 	options.input = recording.path;
 	options.kallsyms = recording.kallsyms;
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
-	REQUIRE_EQUAL(flame_tree_build(&tree, NULL, profile, FOLDED_PLAIN), 0);
+	REQUIRE_EQUAL(flame_tree_build(&tree, NULL, profile, 0, FOLDED_PLAIN), 0);
 	check_places(&tree);
 	check_functions(&tree);
 	flame_tree_free(&tree);
@@ -144,7 +144,7 @@ TEST(flame_graph_tree, separates_the_host_from_user_space)
 	record_host(path);
 	options.input = path;
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
-	REQUIRE_EQUAL(flame_tree_build(&tree, NULL, profile, FOLDED_PLAIN), 0);
+	REQUIRE_EQUAL(flame_tree_build(&tree, NULL, profile, 0, FOLDED_PLAIN), 0);
 	host = child_named(child_named(tree.root, "vcpu 0"), "[host]");
 	REQUIRE(host);
 	CHECK_EQUAL(host->frame->kind, FLAME_HOST);

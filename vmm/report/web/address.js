@@ -2,6 +2,7 @@
 // The view as part of the address, which can be sent to somebody who has the same file:
 //   #search=TEXT & zoom=NUMBER or NAME & view=flame|icicle & theme=light|dark
 //   & hide=KIND,... & recursion=merged & function=NAME (its callers and callees)
+//   & event=NAME
 //   & time=FIRST,LAST (cells of the heat map) & vcpus=NUMBER,... (strips that are shown)
 
 export function readAddress() {
@@ -14,6 +15,7 @@ export function readAddress() {
 		hide: values.get("hide") || "",
 		recursion: values.get("recursion") || "",
 		function: values.get("function") || "",
+		event: values.get("event") || "",
 		time: values.get("time") || "",
 		vcpus: values.get("vcpus") || "",
 	};

@@ -15,10 +15,9 @@ export class HeatMap {
 	constructor(about, times, listener) {
 		const byId = (id) => document.getElementById(id);
 
-		Object.assign(this, { about, times, listener, map: byId("heat-map"), lanes: byId("strips"), names: byId("vcpus"),
+		Object.assign(this, { listener, map: byId("heat-map"), lanes: byId("strips"), names: byId("vcpus"),
 			moment: byId("moment"), range: null, cursor: null, vcpus: new Set(times.vcpus.keys()) });
-		this.strips = times.strips();
-		this.heat = times.heat(this.vcpus);
+		this.use(about, times);
 		byId("column-top").textContent = duration(times.cell * times.rows);
 		this.all = byId("all-time");
 		this.all.addEventListener("click", () => this.choose(null));
@@ -32,6 +31,18 @@ export class HeatMap {
 		this.fit();
 		this.map.addEventListener("keydown", (event) => this.key(event));
 		new ResizeObserver(() => requestAnimationFrame(() => this.draw())).observe(this.map);
+	}
+
+	use(about, times) {
+		Object.assign(this, { about, times, strips: times.strips(), heat: times.heat(this.vcpus) });
+	}
+
+	// Another event, which has the same times and vCPUs.
+	replace(about, times) {
+		this.use(about, times);
+		// A part without samples cannot be selected.
+		const empty = !times.select(...(this.range || [0, times.cells]), this.vcpus);
+		this.choose(empty ? null : this.range, empty ? new Set(times.vcpus.keys()) : this.vcpus);
 	}
 
 	// A strip is as high as its button.

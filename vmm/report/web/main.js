@@ -3,22 +3,24 @@ import { readAddress, writeAddress } from "./address.js";
 import { count, percent } from "./format.js";
 import { Graph } from "./graph.js";
 import { HeatMap } from "./heatmap.js";
-import { shares, showAbout, showDetails, showLegend } from "./panels.js";
+import { markEvent, shares, showAbout, showDetails, showEvents, showLegend } from "./panels.js";
 import { readProfile, relativeChange } from "./profile.js";
 import { FunctionTable } from "./table.js";
 import { changeColor, frameColor, startTheme } from "./theme.js";
 import { arrange, sandwich } from "./tree.js";
 
-const profile = readProfile();
-let { about, root, functions } = profile; // of the selected time
+const { events, read } = readProfile();
+const address = readAddress();
 const byId = (id) => document.getElementById(id);
+let shown = Math.max(events.findIndex((each) => each.event === address.event), 0); // that is shown
+let profile = read(shown);
+let { about, root, functions } = profile; // of the selected time
 const input = byId("search");
 const matched = byId("matched");
 const reset = byId("reset");
 const invert = byId("invert");
 const recursion = byId("recursion");
 const stage = byId("graph");
-const address = readAddress();
 const hidden = new Set(address.hide.split(",").filter(Boolean));
 let merged = address.recursion === "merged";
 let tree = arrange(root, hidden, merged);
@@ -79,18 +81,37 @@ function drawSandwich(trees) {
 }
 
 // DATA has the function, or is null. False if no frame of it is shown.
-function showFunction(data) {
+function drawFunction(data) {
 	const trees = data && sandwich(tree, data.frame);
 	chosen = trees ? data : null;
 	writeAddress({ function: trees ? data.name : "" });
-	if (trees) {
+	if (trees)
 		drawSandwich(trees);
-		byId("sandwich-title").focus();
-		byId("sandwich").scrollIntoView({ block: "nearest" });
-	} else {
+	else
 		byId("sandwich").hidden = true;
-	}
 	return Boolean(trees);
+}
+
+function showFunction(data) {
+	if (!drawFunction(data))
+		return;
+	byId("sandwich-title").focus();
+	byId("sandwich").scrollIntoView({ block: "nearest" });
+}
+
+function showEvent(index) {
+	const before = chosen;
+
+	shown = index;
+	profile = read(index);
+	chosen = before && profile.functions.find((row) => row.name === before.name && row.image === before.image);
+	if (before && !chosen)
+		drawFunction(null);
+	showAbout(profile.about);
+	markEvent(index);
+	heatMap.replace(profile.about, profile.times); // selects
+	legend();
+	writeAddress({ event: index ? events[index].event : "" });
 }
 
 // PART of the recording, or undefined for all of it.
@@ -111,7 +132,7 @@ function rearrange() {
 	graph.show(tree);
 	search(input.value.trim());
 	if (chosen)
-		showFunction(chosen);
+		drawFunction(chosen);
 	writeAddress({ hide: [...hidden].join(","), recursion: merged ? "merged" : "" });
 }
 
@@ -152,6 +173,8 @@ function onKey(event) {
 		stage.focus();
 	} else if (focused && event.key.toLowerCase() === "c") {
 		showFunction(focused.current.data);
+	} else if (focused && event.key.toLowerCase() === "e") {
+		showEvent((shown + 1) % events.length);
 	} else if (focused && focused.key(event.key)) {
 		event.preventDefault();
 	}
@@ -170,6 +193,8 @@ startTheme(byId("theme"), address.theme, (theme) => {
 	writeAddress({ theme: theme || "" });
 });
 showAbout(about);
+showEvents(events, showEvent);
+markEvent(shown);
 legend();
 table.draw();
 recursion.setAttribute("aria-pressed", String(merged));

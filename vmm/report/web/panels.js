@@ -48,7 +48,7 @@ export function showAbout(about) {
 	document.title = `${guest} - flame graph`;
 	document.getElementById("title").replaceChildren(guest,
 		element("small", {}, where(about)));
-	facts.append(pair("Event", clock));
+	facts.replaceChildren(pair("Event", clock));
 	if (about.differs)
 		facts.append(pair("Samples before", count(about.samplesBefore)), pair("after", count(about.samples)));
 	else
@@ -80,6 +80,24 @@ function showNotes(about) {
 		text.push(`No kernel symbols: ${about.note}.`);
 	notes.textContent = text.join(" ");
 	notes.hidden = text.length === 0;
+}
+
+const EVENTS = { "cpu-clock": "CPU time", "kvm:exit": "Exits", "kvm:off-cpu": "Off CPU" };
+
+// Each event is a button; SHOWN is called with its index.
+export function showEvents(events, shown) {
+	const group = document.getElementById("events");
+
+	group.hidden = events.length < 2;
+	group.replaceChildren(...events.map((about, index) => element("button", { type: "button", title: about.event,
+		onclick: () => shown(index) }, EVENTS[about.event] || about.event,
+		element("small", {}, amount(about, about.weight)))));
+}
+
+export function markEvent(shown) {
+	[...document.getElementById("events").children].forEach((button, index) => {
+		button.ariaPressed = String(index === shown);
+	});
 }
 
 // Each kind of frame is a button; SWITCHED is called with the kind, HIDDEN has those not shown.

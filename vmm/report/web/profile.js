@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// The profile inside the page, as vmm/report/flame_graph.c writes it:
+// The profile inside the page, as vmm/report/flame_graph.c writes it: a list of events, each with
 //   about  facts of the recording
 //   frames [[name, image, kind], ...], kind is an index of KINDS
 //   functions [[frame, self, total, self before], ...], of all samples
@@ -55,8 +55,7 @@ export function relativeChange(about, data) {
 	return share(changeOf(about, data), share(data.after, about.after) + share(data.before, about.before));
 }
 
-export function readProfile() {
-	const profile = JSON.parse(document.getElementById("profile").textContent);
+function readEvent(profile) {
 	const { about } = profile;
 	const nodes = [];
 
@@ -68,4 +67,13 @@ export function readProfile() {
 
 	return { about, root, functions: profile.functions.map((source) => row(source, profile)),
 		times: profile.times && new Times(profile.times, nodes) };
+}
+
+// The facts of each event, and read(index), which returns { about, root, functions, times }.
+export function readProfile() {
+	const events = JSON.parse(document.getElementById("profile").textContent);
+	const done = [];
+
+	return { events: events.map(({ about }) => about),
+		read: (index) => (done[index] = done[index] || readEvent(events[index])) };
 }
