@@ -128,6 +128,19 @@ static bool is_disturbed(const struct fixture *fixture)
 	return statistics.lost || statistics.sessions > 1 || statistics.imprecise;
 }
 
+/* Shows why there may be no symbol. */
+static void print_state(const struct fixture *fixture, pid_t pid)
+{
+	struct agent_statistics statistics;
+
+	agent_statistics(fixture->agent, &statistics);
+	printf("process %d %s a map; %llu sessions, %llu events lost, imprecise for %llu ms, known until %lld ms ago\n",
+	       pid, jit_code_has(fixture->code, (uint32_t)pid) ? "has" : "has no",
+	       (unsigned long long)statistics.sessions, (unsigned long long)statistics.lost,
+	       (unsigned long long)statistics.imprecise / 1000000,
+	       (long long)(agent_fixture_now() - fixture->known) / 1000000);
+}
+
 /*
  * The current symbol. The time until the next read of a map depends on the machine's load, and the
  * symbol is unknown until then, so this waits for it.
@@ -142,6 +155,8 @@ static const char *wait_for_name(struct fixture *fixture, pid_t pid, uint64_t ad
 		wait_until_known(fixture, time + SECOND / 5);
 		name = name_at(fixture, pid, address, time);
 	} while (!*name && agent_fixture_now() < end);
+	if (!*name)
+		print_state(fixture, pid);
 	return name;
 }
 
@@ -354,6 +369,12 @@ TEST(agent_jit, a_map_is_sent_again_after_a_loss)
 	REQUIRE(wait_until_known(&fixture, 1));
 	child = run_with_map("1000 100 first\n", false);
 	REQUIRE(wait_for_process(&fixture, (uint32_t)child));
+	/*
+	 * Each CPU loses events since its last one, so an idle CPU could have lost an execve before
+	 * the map was scanned.
+	 */
+	fill_rings(1);
+	REQUIRE(wait_until_known(&fixture, agent_fixture_now()));
 	kill(fixture.process, SIGSTOP);
 	waitpid(fixture.process, &status, WUNTRACED);
 	fill_rings(10000); /* more than they hold */
