@@ -25,17 +25,17 @@
 #include "vmm/session/symbol_requests.h"
 
 #define MIB   (1ul << 20)
-#define LIMIT (24 * MIB)
+#define LIMIT (8 * MIB)
 /* Memory that the guest does not control: buffers of the collector and the agent, symbol images. */
 #define OWN (8 * MIB)
 /* Bytes that the guest reports: without a limit, several times the allowed memory would be kept. */
-#define SENT (96 * MIB)
+#define SENT (32 * MIB)
 /* Bytes between two reported times: more would be lost before they are stored. */
 #define UNTIMED_MAX (2 * MIB)
 /* us for the host to store records, which do not get that far if its ring is full */
 #define PAUSE 2000
 /* bytes, uncompressed */
-#define TABLE_SIZE (6 * MIB)
+#define TABLE_SIZE (2 * MIB)
 
 static uint64_t now(void)
 {
