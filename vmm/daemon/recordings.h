@@ -13,10 +13,10 @@
  * A file is renamed from one state to the next. A .partial file of a daemon that was killed is
  * valid up to the last quarter of a second (docs/perf-data.md) and is taken over at the next start.
  *
- * A reserve of the file system stays free: the oldest files of the domain that uses the most space
- * are removed. If that domain is the one that writes, and has no complete file, the file that is
- * being written is removed, and the recording continues in the next file. Both are counted and
- * logged.
+ * A reserve of the file system stays free: the oldest files of the domain that writes are removed,
+ * or of the one that uses the most space if that which writes has less than its part. If the
+ * largest is the one that writes, and has no complete file, the file that is being written is
+ * removed, and the recording continues in the next file. Both are counted and logged.
  *
  *	recordings_open() -> recordings_add() for each domain, any time
  *			  -> recordings_remove() -> recordings_close()

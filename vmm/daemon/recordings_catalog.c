@@ -248,8 +248,20 @@ static uint64_t space_of(const struct recorded_domain *domain)
 	return domain->bytes + domain->partial + domain->symbols;
 }
 
-/* The domain that makes room for WRITER: the one that uses the most space, of WRITER and of those
- * with complete files; at equal size WRITER. NULL: none, or WRITER has no complete file. */
+/* True if DOMAIN uses its part of the space of all domains, or more. */
+static bool has_its_share(const struct recordings *all, const struct recorded_domain *domain)
+{
+	uint64_t count = 0, sum = 0;
+
+	for (const struct recorded_domain *one = all->domains; one; one = one->next) {
+		count += space_of(one) > 0;
+		sum += space_of(one);
+	}
+	return count && space_of(domain) >= sum / count;
+}
+
+/* The one that uses the most space, of WRITER and of those with complete files; at equal size
+ * WRITER. NULL: none, or WRITER has no complete file. */
 static struct recorded_domain *largest_domain(const struct recordings *all,
 					      const struct recorded_domain *writer)
 {
@@ -265,6 +277,16 @@ static struct recorded_domain *largest_domain(const struct recordings *all,
 	return largest && largest->count ? largest : NULL;
 }
 
+/* The domain that makes room for WRITER: WRITER itself, unless it is smaller than most, as a new
+ * domain is; it would keep one file as long as others have the disk. */
+static struct recorded_domain *next_victim(const struct recordings *all,
+					   struct recorded_domain *writer)
+{
+	if (writer && writer->count && has_its_share(all, writer))
+		return writer;
+	return largest_domain(all, writer);
+}
+
 /* A disk that stays full costs a file for each one that is recorded. */
 static void log_sacrificed(struct recordings *all)
 {
@@ -278,13 +300,12 @@ static void log_sacrificed(struct recordings *all)
 }
 
 /* Removes at least BYTES if possible. Returns the number of bytes. */
-static uint64_t sacrifice(struct recordings *all, const struct recorded_domain *writer,
-			  uint64_t bytes)
+static uint64_t sacrifice(struct recordings *all, struct recorded_domain *writer, uint64_t bytes)
 {
 	uint64_t freed = 0;
 	struct recorded_domain *domain;
 
-	while (freed < bytes && (domain = largest_domain(all, writer))) {
+	while (freed < bytes && (domain = next_victim(all, writer))) {
 		freed += recorded_file_at(domain, 0)->size;
 		remove_oldest(all, domain, &all->statistics.sacrificed);
 	}
@@ -313,8 +334,8 @@ uint64_t recordings_missing(struct recordings *all, uint64_t size)
 	return wanted > have ? wanted - have : 0;
 }
 
-int recordings_make_room(struct recordings *all, const struct recorded_domain *writer,
-			 uint64_t size, bool full)
+int recordings_make_room(struct recordings *all, struct recorded_domain *writer, uint64_t size,
+			 bool full)
 {
 	uint64_t wanted = full ? size : recordings_missing(all, size), freed;
 

@@ -76,13 +76,13 @@ uint64_t recordings_missing(struct recordings *all, uint64_t size);
 
 /*
  * Removes files until there is space for SIZE bytes of WRITER besides the reserve; with FULL until
- * SIZE bytes are removed, whatever space the file system reports. The oldest file of the domain
- * that uses the most space goes first, so that no domain grows at the cost of smaller ones. -ENOSPC
- * with the message, also if WRITER itself uses the most space and has no complete file. WRITER may
- * be NULL.
+ * SIZE bytes are removed, whatever space the file system reports. The oldest files of WRITER go
+ * first, so that it does not grow at the cost of others; while it uses less than its part of the
+ * space of all, those of the domain that uses the most. -ENOSPC with the message, also if WRITER
+ * itself uses the most space and has no complete file. WRITER may be NULL.
  */
-int recordings_make_room(struct recordings *all, const struct recorded_domain *writer,
-			 uint64_t size, bool full);
+int recordings_make_room(struct recordings *all, struct recorded_domain *writer, uint64_t size,
+			 bool full);
 
 /* Adds the files in the directory. -ENOMEM, the errors of reading it and of rename(2). */
 int recordings_take_over(struct recordings *all);

@@ -598,6 +598,34 @@ TEST(recordings, of_a_domain_that_grows_do_not_replace_those_of_others)
 	on_small_disk(grow);
 }
 
+/* The domain that grows makes room itself, even if another one is larger. */
+static void grow_beside_larger(struct fixture *fixture)
+{
+	static const char *const small[] = { "small", "smaller", "smallest" };
+	struct recording *large, *growing, *others[3];
+
+	open_all(fixture);
+	large = add(fixture, "large");
+	for (unsigned int i = 0; i < 4; i++)
+		MUST(!write_recording(large, MIB / 2));
+	for (unsigned int i = 0; i < 3; i++) {
+		others[i] = add(fixture, small[i]);
+		MUST(!write_recording(others[i], MIB / 16));
+	}
+	growing = add(fixture, "growing");
+	for (unsigned int i = 0; i < 20; i++)
+		MUST(!write_recording(growing, MIB / 4));
+	MUST(statistics(fixture).sacrificed >= 10);
+	MUST(count_files(recording_directory(large), ".perf.data") == 4);
+	for (unsigned int i = 0; i < 3; i++)
+		MUST(count_files(recording_directory(others[i]), ".perf.data") == 1);
+}
+
+TEST(recordings, of_a_domain_that_grows_do_not_replace_those_of_a_larger_one)
+{
+	on_small_disk(grow_beside_larger);
+}
+
 static void keep_reserve(struct fixture *fixture)
 {
 	struct recording *recording;
