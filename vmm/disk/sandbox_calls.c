@@ -34,30 +34,14 @@ static const int starting[] = { SYS_execve,          SYS_arch_prctl, SYS_set_tid
 				SYS_mprotect };
 
 /* A function: open descriptors, also of the broker's socket, and what the C library calls. */
-static const int function_calls[] = { SYS_write,
-				      SYS_writev,
-				      SYS_pwrite64,
-				      SYS_readv,
-				      SYS_ftruncate,
-				      SYS_fcntl,
-				      SYS_dup,
-				      SYS_poll,
-				      SYS_ppoll,
-				      SYS_sendto,
-				      SYS_recvfrom,
-				      SYS_shutdown,
-				      SYS_sendfile,
-				      SYS_clock_nanosleep,
-				      SYS_nanosleep,
-				      SYS_sched_yield,
-				      SYS_sched_getaffinity,
-				      SYS_sysinfo,
-				      SYS_getrusage,
-				      SYS_memfd_create,
-				      SYS_restart_syscall,
-				      SYS_membarrier,
-				      SYS_rseq,
-				      SYS_getppid };
+static const int function_calls[] = {
+	SYS_write,           SYS_writev,    SYS_pwrite64,     SYS_readv,
+	SYS_ftruncate,       SYS_dup,       SYS_poll,         SYS_ppoll,
+	SYS_sendto,          SYS_recvfrom,  SYS_shutdown,     SYS_sendfile,
+	SYS_clock_nanosleep, SYS_nanosleep, SYS_sched_yield,  SYS_sched_getaffinity,
+	SYS_sysinfo,         SYS_getrusage, SYS_memfd_create, SYS_restart_syscall,
+	SYS_membarrier,      SYS_rseq,      SYS_getppid
+};
 
 /* Landlock has the list of the files. */
 static const int writing[] = {
@@ -105,8 +89,11 @@ static const struct rule program_rules[] = {
 	{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, BLKSSZGET, 0) },
 };
 
+/* F_SETOWN would direct signals to other processes of the user. */
 static const struct rule function_rules[] = {
 	READS_LIMITS,
+	{ SYS_fcntl, SCMP_A1(SCMP_CMP_LE, F_SETFL, 0) }, /* F_DUPFD, F_GETFD, F_SETFD, F_GETFL */
+	{ SYS_fcntl, SCMP_A1(SCMP_CMP_EQ, F_DUPFD_CLOEXEC, 0) },
 	{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, TCGETS, 0) },
 	{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, TIOCGWINSZ, 0) },
 	{ SYS_ioctl, SCMP_A1(SCMP_CMP_EQ, FICLONE, 0) },
