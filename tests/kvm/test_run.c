@@ -177,7 +177,7 @@ TEST(run, summary_follows_the_guest_s_output)
 	CHECK(!strstr(summary, "program="));
 }
 
-TEST(run, ends_with_the_overhead_and_the_next_command)
+TEST(run, ends_with_wall_time_overhead_and_the_next_command)
 {
 	char next[256], *text;
 
@@ -186,11 +186,14 @@ TEST(run, ends_with_the_overhead_and_the_next_command)
 		 "\nkvmscope: next: kvmscope report \"build/test run-%d\", or kvmscope export "
 		 "\"build/test run-%d\" for a flame graph\n",
 		 getpid(), getpid());
-	text = command_output(NULL,
-			      "build/kvmscope " GUEST "--no-buildid-cache --append program=%s "
-			      "-o 'build/test run-%d' 2>&1; rm 'build/test run-%d'",
-			      "shares_rounds=100", getpid(), getpid());
+	text = command_output(
+		NULL,
+		"build/kvmscope " GUEST "--no-buildid-cache --append program=%s "
+		"-o 'build/test run-%d' 2>&1; "
+		"build/kvmscope report -i 'build/test run-%d'; rm 'build/test run-%d'",
+		"shares_rounds=100", getpid(), getpid(), getpid());
 	if (!strstr(text, next) || !strstr(text, "profiling overhead: ") ||
+	    !strstr(text, "the vCPUs were ") || !strstr(text, "# Wall     ") ||
 	    !strstr(text, " % of the guest's time, "))
 		FAIL_TEST("kvmscope run prints:\n%s", text);
 	free(text);

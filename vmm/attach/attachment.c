@@ -465,6 +465,11 @@ void attach_statistics(struct attach *attach, struct attach_statistics *statisti
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
+int attach_times(struct attach *attach, struct vcpu_times_rows *rows)
+{
+	return wall_clock_rows(&attach->wall, rows);
+}
+
 static void log_callchains(struct attach *attach)
 {
 	const struct kernel_callchains *chains = &attach->chains;

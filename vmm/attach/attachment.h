@@ -122,6 +122,9 @@ void attach_drop_kernel(struct attach *attach);
 
 void attach_statistics(struct attach *attach, struct attach_statistics *statistics);
 
+/* The wall times of each sampled vCPU, as wall_clock_rows(). Any thread. */
+int attach_times(struct attach *attach, struct vcpu_times_rows *rows);
+
 /* Drains the last samples, and ends the thread and the backend. A second call does nothing. */
 void attach_stop(struct attach *attach);
 

@@ -25,9 +25,12 @@ struct wall_clock {
 		struct thread_cpu_times times;
 		uint64_t at; /* ns, CLOCK_MONOTONIC */
 	} * threads;
+	/* By vCPU id. */
+	struct wall_sums {
+		atomic_uint_least64_t ns[VCPU_STATES];
+	} * sums;
 	size_t count;
 	uint64_t next; /* ns: when they are read again */
-	atomic_uint_least64_t ns[VCPU_STATES];
 };
 
 /* For vCPUs below COUNT. -ENOMEM. */
@@ -44,6 +47,9 @@ void wall_clock_update(struct wall_clock *clock, const struct vmm_process *proce
 /* The same at once. */
 void wall_clock_finish(struct wall_clock *clock, const struct vmm_process *process,
 		       const struct vmm_vcpu *vcpus, size_t count);
+
+/* The sum of each vCPU that was read. ROWS are for vcpu_times_free(). -ENOMEM. Any thread. */
+int wall_clock_rows(struct wall_clock *clock, struct vcpu_times_rows *rows);
 
 /* The sums, of all vCPUs. Any thread. */
 struct vcpu_times wall_clock_read(struct wall_clock *clock);

@@ -363,7 +363,11 @@ static void summarize_output(const struct run *run, const struct collector_stati
 
 static void summarize(const struct run *run, const struct collector_statistics *statistics)
 {
+	struct vcpu_times times;
+
 	summarize_output(run, statistics);
+	run_profile_times(run->profile, &times);
+	record_summarize_times(&times);
 	record_summarize_cost(statistics, run_profile_by_bpf(run->profile)
 						  ? "the interrupt"
 						  : "leaving and entering the guest");
@@ -379,9 +383,16 @@ static void summarize(const struct run *run, const struct collector_statistics *
 
 static int finish_profile(struct run *run, struct collector_statistics *statistics)
 {
+	struct vcpu_times_rows times;
+	enum vcpu_times_detail detail;
+
 	*statistics = (struct collector_statistics){ 0 };
 	if (!run->profile)
 		return EXIT_OK;
+	if (run->exits && run_exits_times(run->exits, &times, &detail)) {
+		run_profile_set_times(run->profile, &times, detail);
+		vcpu_times_free(&times);
+	}
 	if (run_profile_stop(run->profile, statistics))
 		return command_failed();
 	run->never_watched = !run_watch_summarize(run_profile_watch(run->profile));

@@ -76,6 +76,24 @@ void record_summarize_cost(const struct collector_statistics *statistics, const 
 		log_info("profiling overhead: not measured by this backend");
 }
 
+static double wall_time(const struct vcpu_times *times)
+{
+	return (double)(times->ns[VCPU_RUNNING] + times->ns[VCPU_WAITING] + times->ns[VCPU_ASLEEP]);
+}
+
+void record_summarize_times(const struct vcpu_times *times)
+{
+	double wall = wall_time(times);
+
+	if (wall > 0)
+		log_info(
+			"the vCPUs were %.1f %% of the wall time on a CPU, waited %.1f %% for one, and "
+			"slept %.1f %%",
+			(double)times->ns[VCPU_RUNNING] / wall * 100,
+			(double)times->ns[VCPU_WAITING] / wall * 100,
+			(double)times->ns[VCPU_ASLEEP] / wall * 100);
+}
+
 void record_summarize_kernel(const struct collector_statistics *statistics)
 {
 	if (statistics->kernel && !statistics->kernel_found)
@@ -115,24 +133,6 @@ static void log_stops(const struct attach_stops *stops)
 		(unsigned long long)stops->abandoned, (unsigned long long)stops->asleep);
 }
 
-static double wall_time(const struct vcpu_times *times)
-{
-	return (double)(times->ns[VCPU_RUNNING] + times->ns[VCPU_WAITING] + times->ns[VCPU_ASLEEP]);
-}
-
-static void log_times(const struct vcpu_times *times)
-{
-	double wall = wall_time(times);
-
-	if (wall > 0)
-		log_info(
-			"the vCPUs were %.1f %% of the wall time on a CPU, waited %.1f %% for one, and "
-			"slept %.1f %%",
-			(double)times->ns[VCPU_RUNNING] / wall * 100,
-			(double)times->ns[VCPU_WAITING] / wall * 100,
-			(double)times->ns[VCPU_ASLEEP] / wall * 100);
-}
-
 void attach_summary_log(const struct collector_statistics *statistics,
 			const struct attach_statistics *counts, double seconds, const char *output)
 {
@@ -146,7 +146,7 @@ void attach_summary_log(const struct collector_statistics *statistics,
 	if (counts->outside)
 		log_info("%llu samples of the time outside of the guest, by its events",
 			 (unsigned long long)counts->outside);
-	log_times(&counts->times);
+	record_summarize_times(&counts->times);
 	if (counts->stops.limit)
 		log_stops(&counts->stops);
 	record_summarize_cost(statistics, counts->stops.limit ? "leaving and entering the guest"

@@ -31,6 +31,9 @@ void record_progress(uint64_t started, const struct collector_statistics *statis
 void record_summarize_cost(const struct collector_statistics *statistics, const char *besides);
 void record_summarize_kernel(const struct collector_statistics *statistics);
 
+/* Logs the wall time of vCPUs: running, waiting for a CPU, asleep; nothing if it is 0. */
+void record_summarize_times(const struct vcpu_times *times);
+
 /* Logs the commands that show the recording OUTPUT, unless it is a pipe or without samples. */
 void record_suggest_report(const struct collector_statistics *statistics, const char *output);
 

@@ -116,6 +116,13 @@ static void print_own(const struct run_exits *exits, unsigned int vcpus, double 
 
 /* Exits by BPF */
 
+bool run_exits_times(const struct run_exits *exits, struct vcpu_times_rows *rows,
+		     enum vcpu_times_detail *detail)
+{
+	*detail = exit_counter_detail(exits->counter);
+	return exits->counter && !exit_counter_times(exits->counter, rows);
+}
+
 /* The state of KVM's exits and the scheduler's at the end. */
 static void print_counted(const struct run_exits *exits, unsigned int vcpus, double seconds)
 {

@@ -6,6 +6,9 @@
 #ifndef KVMSCOPE_CLI_RUN_EXITS_H
 #define KVMSCOPE_CLI_RUN_EXITS_H
 
+#include <stdbool.h>
+
+#include "vmm/attach/vcpu_times.h"
 #include "vmm/machine/machine.h"
 
 struct run_exits;
@@ -15,6 +18,11 @@ int run_exits_open(struct run_exits **exits);
 
 /* Counts the exits of MACHINE, which does not run yet, if they are not counted by BPF. */
 int run_exits_join(struct run_exits *exits, struct machine *machine);
+
+/* The wall times of the vCPUs by BPF, for vcpu_times_free(). False: they are not measured. After
+ * the vCPUs have ended. */
+bool run_exits_times(const struct run_exits *exits, struct vcpu_times_rows *rows,
+		     enum vcpu_times_detail *detail);
 
 /* Prints the tables of VCPUS in SECONDS to standard error, as perf stat does: standard output may
  * be the guest's. After the vCPUs have ended. */

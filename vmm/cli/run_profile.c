@@ -14,12 +14,14 @@
 #include "shared/ring.h"
 #include "vmm/cli/run_agent.h"
 #include "vmm/cli/run_bpf.h"
+#include "vmm/cli/run_times.h"
 #include "vmm/cli/run_watch.h"
 #include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
 #include "vmm/session/attach_source.h"
 #include "vmm/session/host_cpu.h"
+#include "vmm/session/recorded_times.h"
 #include "vmm/symbols/elf_symbols.h"
 
 /* Stops not further apart than these ns are of the same kernel. */
@@ -38,6 +40,7 @@ struct run_profile {
 	struct session *session;
 	struct flight_requests *flight; /* NULL without --flight */
 	struct run_watch *watch;
+	struct run_times *times;
 	const char *image;         /* ELF file of a kernel that is not Linux; NULL: none */
 	struct symbols *symbols;   /* of it, or of Linux; or NULL */
 	pthread_mutex_t rate_lock; /* protects the next two and setting the sampler's rate */
@@ -58,6 +61,8 @@ int run_profile_create(struct run_profile **result, const struct run_options *op
 	profile->paused = options->from_line;
 	pthread_mutex_init(&profile->rate_lock, NULL);
 	error = run_watch_create(&profile->watch, options);
+	if (!error)
+		error = run_times_create(&profile->times, options->cpus);
 	if (!error && options->flight)
 		error = run_flight_create(&profile->flight, options);
 	if (!error && options->agent)
@@ -88,6 +93,7 @@ static void on_vcpu_start(void *context, struct vcpu *vcpu)
 {
 	struct run_profile *profile = context;
 
+	run_times_enter(profile->times, vcpu->index);
 	if (!enter(profile, vcpu))
 		return;
 	log_error("vCPU %u cannot be sampled: %s", vcpu->index, error_message());
@@ -100,6 +106,7 @@ static void on_vcpu_end(void *context, struct vcpu *vcpu)
 
 	watch_leave(run_watch_watches(profile->watch), vcpu);
 	sampler_detach(profile->sampler, vcpu);
+	run_times_leave(profile->times, vcpu->index);
 }
 
 static void on_sample(void *context, struct vcpu *vcpu)
@@ -349,6 +356,17 @@ static void source_turn(void *context)
 	run_watch_turn(((struct run_profile *)context)->watch);
 }
 
+static void source_times(void *context, struct perf_data_times *recorded)
+{
+	struct run_profile *profile = context;
+	struct vcpu_times_rows rows;
+	enum vcpu_times_detail detail;
+
+	if (!run_times_read(profile->times, &rows, &detail))
+		recorded_times(recorded, &rows, detail);
+	vcpu_times_free(&rows);
+}
+
 static int source_stop(void *context)
 {
 	struct run_profile *profile = context;
@@ -433,6 +451,7 @@ static int start_session(struct run_profile *profile)
 		.modules = source_modules,
 		.count = source_count,
 		.turn = source_turn,
+		.times = source_times,
 	};
 	struct session_agent_options agent;
 	struct session_options session = {
@@ -492,6 +511,24 @@ void run_profile_statistics(struct run_profile *profile, struct collector_statis
 	session_statistics(profile->session, statistics);
 }
 
+void run_profile_set_times(struct run_profile *profile, const struct vcpu_times_rows *times,
+			   enum vcpu_times_detail detail)
+{
+	if (run_times_replace(profile->times, times, detail))
+		log_warning("no memory for the times of vCPUs in the recording");
+}
+
+void run_profile_times(struct run_profile *profile, struct vcpu_times *sum)
+{
+	struct vcpu_times_rows rows;
+	enum vcpu_times_detail detail;
+
+	*sum = (struct vcpu_times){ 0 };
+	if (!run_times_read(profile->times, &rows, &detail) && detail == VCPU_TIMES_OF_PROC)
+		*sum = vcpu_times_sum(&rows);
+	vcpu_times_free(&rows);
+}
+
 bool run_profile_by_bpf(const struct run_profile *profile)
 {
 	return profile->attach;
@@ -525,6 +562,7 @@ void run_profile_destroy(struct run_profile *profile)
 	flight_requests_destroy(profile->flight);
 	run_agent_destroy(profile->agent);
 	run_watch_destroy(profile->watch);
+	run_times_destroy(profile->times);
 	symbols_free(profile->symbols);
 	sampler_destroy(profile->sampler);
 	attach_close(profile->attach);

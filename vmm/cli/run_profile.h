@@ -9,6 +9,7 @@
 #ifndef KVMSCOPE_CLI_RUN_PROFILE_H
 #define KVMSCOPE_CLI_RUN_PROFILE_H
 
+#include "vmm/attach/vcpu_times.h"
 #include "vmm/cli/run_flight.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/machine/machine.h"
@@ -47,6 +48,13 @@ struct run_watch *run_profile_watch(struct run_profile *profile);
 
 /* The counts now, or the final ones. Any thread after run_profile_start(). */
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);
+
+/* TIMES, measured by BPF, replace those of the scheduler. After the vCPUs have ended. */
+void run_profile_set_times(struct run_profile *profile, const struct vcpu_times_rows *times,
+			   enum vcpu_times_detail detail);
+
+/* The wall time of all vCPUs: running, waiting for a CPU, and asleep; 0 once it is replaced. */
+void run_profile_times(struct run_profile *profile, struct vcpu_times *sum);
 
 /* True if the guest is sampled by BPF, not by kicks. */
 bool run_profile_by_bpf(const struct run_profile *profile);

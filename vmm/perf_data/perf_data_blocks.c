@@ -80,3 +80,70 @@ void perf_data_losses_parse(struct losses *losses, struct span content)
 	for (uint64_t i = 0; i < LOSS_COUNT; i++)
 		span_u64(content, 8 * i, &losses->counts[i]);
 }
+
+/* The block of times starts with this; names, the sum and the rows follow. */
+struct times_head {
+	uint32_t version, states, vcpus, name_size;
+};
+
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
+void perf_data_times_subtract(struct perf_data_times *times, const struct perf_data_times *earlier)
+{
+	if (memcmp(times->names, earlier->names, sizeof(times->names)) != 0)
+		return;
+	for (uint32_t state = 0; state < times->states; state++)
+		times->sum[state] = grown(times->sum[state], earlier->sum[state]);
+	for (uint32_t i = 0; i < times->vcpus; i++)
+		for (uint32_t j = 0; j < earlier->vcpus; j++)
+			for (uint32_t state = 0;
+			     state < times->states && earlier->rows[j].vcpu == times->rows[i].vcpu;
+			     state++)
+				times->rows[i].ns[state] =
+					grown(times->rows[i].ns[state], earlier->rows[j].ns[state]);
+}
+
+void perf_data_times_add(struct bytes *to, const struct perf_data_times *times)
+{
+	struct times_head head = { VERSION, times->states, times->vcpus, sizeof(times->names[0]) };
+
+	bytes_add(to, &head, sizeof(head));
+	bytes_add(to, times->names, times->states * sizeof(times->names[0]));
+	bytes_add(to, times->sum, times->states * sizeof(times->sum[0]));
+	for (uint32_t i = 0; i < times->vcpus; i++) {
+		bytes_add_u64(to, times->rows[i].vcpu);
+		bytes_add(to, times->rows[i].ns, times->states * sizeof(times->rows[i].ns[0]));
+	}
+}
+
+bool perf_data_times_parse(struct perf_data_times *times, struct span content)
+{
+	struct perf_data_times parsed = { 0 };
+	struct times_head head;
+	uint64_t at = sizeof(head), sums;
+
+	if (!span_copy(content, 0, &head, sizeof(head)) || head.version != VERSION ||
+	    !head.states || head.states > PERF_DATA_TIME_STATES ||
+	    head.vcpus > PERF_DATA_TIME_VCPUS || head.name_size != sizeof(parsed.names[0]))
+		return false;
+	parsed.states = head.states;
+	parsed.vcpus = head.vcpus;
+	sums = head.states * sizeof(uint64_t);
+	if (!span_copy(content, at, parsed.names, (uint64_t)head.states * head.name_size))
+		return false;
+	at += (uint64_t)head.states * head.name_size;
+	if (!span_copy(content, at, parsed.sum, sums))
+		return false;
+	at += sums;
+	for (uint32_t i = 0; i < head.vcpus; i++, at += sizeof(uint64_t) + sums)
+		if (!span_u64(content, at, &parsed.rows[i].vcpu) ||
+		    !span_copy(content, at + sizeof(uint64_t), parsed.rows[i].ns, sums))
+			return false;
+	for (uint32_t i = 0; i < head.states; i++)
+		parsed.names[i][sizeof(parsed.names[i]) - 1] = '\0';
+	*times = parsed;
+	return true;
+}

@@ -79,6 +79,7 @@ enum perf_data_feature {
 /* Tags of our blocks in FINISHED_ROUND records (perf_data_blocks.h). A block is its tag, the size
  * of its content in bytes, a multiple of 8, and the content. */
 #define PERF_DATA_BLOCK_LOSSES 0x73736f6c736d766bull /* "kvmsloss" */
+#define PERF_DATA_BLOCK_TIMES  0x656d6974736d766bull /* "kvmstime" */
 #define PERF_DATA_BLOCK_FLIGHT 0x67696c66736d766bull /* "kvmsflig" */
 
 #define PERF_DATA_ZSTD 1u /* type in FEATURE_COMPRESSED */

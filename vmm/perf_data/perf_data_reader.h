@@ -115,6 +115,7 @@ struct perf_data_summary {
 	uint64_t wall_time,
 		clock_time;   /* one moment by CLOCK_REALTIME and the samples' clock, ns */
 	struct losses losses; /* up to what was read; without LOST records */
+	struct perf_data_times times;
 	struct perf_data_flight flight; /* a flight recording if it has triggers */
 };
 

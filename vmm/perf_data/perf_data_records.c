@@ -412,6 +412,8 @@ static void read_round(struct perf_data_records *records, struct span record)
 	     offset += 16 + size) {
 		if (tag == PERF_DATA_BLOCK_LOSSES)
 			perf_data_losses_parse(&records->summary.losses, content);
+		else if (tag == PERF_DATA_BLOCK_TIMES)
+			perf_data_times_parse(&records->summary.times, content);
 		else if (tag == PERF_DATA_BLOCK_FLIGHT)
 			perf_data_flight_parse(&records->summary.flight, content);
 	}

@@ -237,6 +237,13 @@ void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct l
 	writer->losses = *losses;
 }
 
+void perf_data_writer_set_times(struct perf_data_writer *writer,
+				const struct perf_data_times *times)
+{
+	THREAD_CHECK(&writer->thread);
+	writer->times = *times;
+}
+
 /* Starts a block, whose size end_block() sets; returns its position. */
 static size_t begin_block(struct bytes *record, uint64_t tag)
 {
@@ -263,6 +270,11 @@ static void add_blocks(struct perf_data_writer *writer)
 	if (losses_any(&writer->losses)) {
 		begun = begin_block(record, PERF_DATA_BLOCK_LOSSES);
 		perf_data_losses_add(record, &writer->losses);
+		end_block(record, begun);
+	}
+	if (writer->times.states) {
+		begun = begin_block(record, PERF_DATA_BLOCK_TIMES);
+		perf_data_times_add(record, &writer->times);
 		end_block(record, begun);
 	}
 	if (writer->flight) {
@@ -315,8 +327,8 @@ static int write_sections(struct perf_data_writer *writer)
 
 int perf_data_writer_close(struct perf_data_writer *writer)
 {
-	/* The last counts of losses are in a round, which pipes have too. */
-	int error = losses_any(&writer->losses) || writer->flight
+	/* The last counts and times are in a round, which pipes have too. */
+	int error = losses_any(&writer->losses) || writer->times.states || writer->flight
 			    ? perf_data_writer_flush(writer, UINT64_MAX)
 			    : perf_data_writer_write_out(writer);
 	int close_error;

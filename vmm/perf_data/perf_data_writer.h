@@ -136,6 +136,9 @@ int perf_data_writer_sideband(struct perf_data_writer *writer, const struct side
 
 /* Sets the counts of losses since the start, which the end of each round writes. */
 void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct losses *losses);
+/* The same for the wall times of the vCPUs. */
+void perf_data_writer_set_times(struct perf_data_writer *writer,
+				const struct perf_data_times *times);
 
 /*
  * The guest has switched to a kernel that is not the one in the file: kernel addresses are written

@@ -52,6 +52,7 @@ struct perf_data_writer {
 	const struct perf_data_watches *watches; /* NULL: none */
 	struct perf_data_facts facts;
 	struct losses losses;
+	struct perf_data_times times;
 	const struct perf_data_flight *flight; /* NULL: not a flight recording */
 	uint64_t latest;                       /* ns, of all records */
 	uint64_t round_latest;                 /* LATEST at the end of the last round */

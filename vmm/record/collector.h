@@ -113,6 +113,8 @@ struct collector_options {
 	 * on the collector's thread; may be NULL. */
 	bool (*count)(void *context, unsigned int watch, unsigned int vcpu,
 		      struct perf_data_count *count);
+	/* The wall times of the vCPUs so far, zeroed before. As count(). */
+	void (*times)(void *context, struct perf_data_times *times);
 	void *context; /* of all */
 
 	/* ns that a sample may reach its ring late, beyond what a vCPU's own thread needs, and that

@@ -36,8 +36,25 @@ static void write_losses(struct collector *collector)
 	perf_data_writer_set_losses(collector->output.writer, &losses);
 }
 
+static void read_times(const struct collector *collector, struct perf_data_times *times)
+{
+	*times = (struct perf_data_times){ 0 };
+	if (collector->options.times)
+		collector->options.times(collector->options.context, times);
+}
+
+static void write_times(struct collector *collector)
+{
+	struct perf_data_times times;
+
+	read_times(collector, &times);
+	perf_data_times_subtract(&times, &collector->times_before_file);
+	perf_data_writer_set_times(collector->output.writer, &times);
+}
+
 static void write_counts(struct collector *collector)
 {
+	write_times(collector);
 	collector_note_error(collector,
 			     collector_output_counts(&collector->output, &collector->options,
 						     clock_ns(CLOCK_MONOTONIC_RAW)));
@@ -170,6 +187,7 @@ static int end_file(struct collector *collector)
 
 	collector_files_write_counts(collector);
 	collector_losses(collector, &collector->before_file);
+	read_times(collector, &collector->times_before_file);
 	collector->closed_bytes += perf_data_writer_bytes(collector->output.writer);
 	collector_output_losses(&collector->output, &collector->earlier);
 	error = collector_output_close(&collector->output);

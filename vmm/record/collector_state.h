@@ -70,14 +70,15 @@ struct collector {
 	struct losses earlier;          /* counted by resolvers and files before the present ones */
 	uint64_t guest_lost;            /* breakpoints of the guest's own, in all files */
 	struct losses before_file;      /* in all files before this one */
-	uint64_t next_flush;            /* ns */
-	uint64_t next_round;            /* ns */
-	uint64_t *last_time;            /* per vCPU, of its latest sample */
-	uint64_t *lost;                 /* per ring, samples known to be lost */
-	uint64_t *sideband_lost;        /* per ring of sideband, the same */
-	uint64_t lost_before;           /* samples lost by their sources, before the rings */
-	int error;                      /* the first one of writing; rings are still drained */
-	bool all_written;               /* all samples are in the file; only symbols follow */
+	struct perf_data_times times_before_file;
+	uint64_t next_flush;     /* ns */
+	uint64_t next_round;     /* ns */
+	uint64_t *last_time;     /* per vCPU, of its latest sample */
+	uint64_t *lost;          /* per ring, samples known to be lost */
+	uint64_t *sideband_lost; /* per ring of sideband, the same */
+	uint64_t lost_before;    /* samples lost by their sources, before the rings */
+	int error;               /* the first one of writing; rings are still drained */
+	bool all_written;        /* all samples are in the file; only symbols follow */
 	char message[ERROR_MESSAGE_SIZE];
 	pthread_mutex_t lock; /* of statistics */
 	struct collector_statistics statistics;

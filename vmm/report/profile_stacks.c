@@ -169,6 +169,8 @@ static void copy_summary(struct profile *profile)
 	make_printable(summary->release);
 	make_printable(summary->arch);
 	make_printable(summary->command_line);
+	for (uint32_t i = 0; i < summary->times.states; i++)
+		make_printable(summary->times.names[i]);
 	for (uint32_t i = 0; i < summary->flight.count; i++) {
 		make_printable(summary->flight.triggers[i].kind);
 		make_printable(summary->flight.triggers[i].detail);

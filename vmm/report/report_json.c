@@ -47,16 +47,46 @@ json_t *report_flight_json(const struct perf_data_summary *summary)
 			 number(flight->missed), "triggers", triggers);
 }
 
+static json_t *states_of(const struct perf_data_times *times, const uint64_t *ns)
+{
+	json_t *states = json_object();
+	char name[40];
+
+	for (uint32_t i = 0; i < times->states; i++) {
+		snprintf(name, sizeof(name), "%s_ns", times->names[i]);
+		json_object_set_new(states, name, number(ns[i]));
+	}
+	return states;
+}
+
+static json_t *wall_times(const struct perf_data_times *times)
+{
+	json_t *all = json_null(), *vcpus, *vcpu;
+
+	if (!times->states)
+		return all;
+	all = states_of(times, times->sum);
+	vcpus = json_array();
+	for (uint32_t i = 0; i < times->vcpus; i++) {
+		vcpu = states_of(times, times->rows[i].ns);
+		json_object_set_new(vcpu, "vcpu", number(times->rows[i].vcpu));
+		json_array_append_new(vcpus, vcpu);
+	}
+	json_object_set_new(all, "vcpus", vcpus);
+	return all;
+}
+
 static json_t *header(const struct profile *profile)
 {
 	const struct perf_data_summary *summary = profile_summary(profile);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:b, s:s, s:o}", "release",
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:b, s:s, s:o, s:o}", "release",
 			 summary->release, "arch", summary->arch, "hostname", summary->hostname,
 			 "command", summary->command_line, "vcpus", (int)summary->cpus, "lost",
 			 number(profile_lost(profile)), "losses", losses_of(profile),
 			 "skipped_records", number(summary->skipped), "cut_off", summary->cut_off,
-			 "note", profile_note(profile), "flight", report_flight_json(summary));
+			 "note", profile_note(profile), "flight", report_flight_json(summary),
+			 "wall_time", wall_times(&summary->times));
 }
 
 /* How long a watch was enabled and in a register; null if unknown. */

@@ -9,6 +9,8 @@
 #include "shared/error.h"
 #include "vmm/report/report_rows.h"
 
+#define VCPU_LINES 8 /* in the header; more are in --json */
+
 uint64_t report_wall_time(const struct perf_data_summary *summary, uint64_t time)
 {
 	return summary->wall_time ? summary->wall_time + (time - summary->clock_time) : 0;
@@ -79,6 +81,53 @@ void report_flight_text(const struct perf_data_summary *summary, FILE *to)
 			flight->missed, flight->missed == 1 ? "" : "s");
 }
 
+static bool has_state(const struct perf_data_times *times, const char *name)
+{
+	for (uint32_t i = 0; i < times->states; i++)
+		if (!strcmp(times->names[i], name))
+			return true;
+	return false;
+}
+
+/* In percent of their sum. "guest_user_estimated" becomes "guest user (estimated)". */
+static void print_states(const struct perf_data_times *times, const uint64_t *ns, FILE *to)
+{
+	double wall = 0;
+
+	for (uint32_t i = 0; i < times->states; i++)
+		wall += (double)ns[i];
+	fprintf(to, "%.1f s:", wall / 1e9);
+	for (uint32_t i = 0; i < times->states; i++) {
+		const char *name = times->names[i];
+		size_t length = strcspn(name, "_");
+
+		fprintf(to, "%s %.1f %% %.*s", i ? "," : "",
+			wall > 0 ? (double)ns[i] / wall * 100 : 0.0, (int)length, name);
+		if (!strcmp(name + length, "_user_estimated"))
+			fputs(" user (estimated)", to);
+		else if (!strcmp(name + length, "_kernel_estimated"))
+			fputs(" kernel (estimated)", to);
+	}
+	fputc('\n', to);
+}
+
+/* Where the wall time went, in the whole recording. */
+static void print_times(const struct perf_data_times *times, FILE *to)
+{
+	if (!times->states)
+		return;
+	fputs("# Wall     ", to);
+	print_states(times, times->sum, to);
+	for (uint32_t i = 0; i < times->vcpus && times->vcpus > 1 && times->vcpus <= VCPU_LINES;
+	     i++) {
+		fprintf(to, "#   vCPU %" PRIu64 " ", times->rows[i].vcpu);
+		print_states(times, times->rows[i].ns, to);
+	}
+	if (has_state(times, "running"))
+		fputs("#   running: guest, KVM and VMM (divided by kvmscope stat and run --stat)\n",
+		      to);
+}
+
 /* COLUMNS is the width of the terminal, which a command line would fill; 0: unlimited. */
 static void print_about(const struct profile *profile, unsigned int columns, FILE *to)
 {
@@ -95,6 +144,7 @@ static void print_about(const struct profile *profile, unsigned int columns, FIL
 	}
 	if (*profile_times(profile))
 		fprintf(to, "# Time     only %s\n", profile_times(profile));
+	print_times(&summary->times, to);
 	report_flight_text(summary, to);
 }
 

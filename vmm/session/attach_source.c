@@ -5,6 +5,7 @@
 
 #include "vmm/attach/agent_channel.h"
 #include "vmm/session/host_cpu.h"
+#include "vmm/session/recorded_times.h"
 
 #define AGENT_RING_SIZE (2ul << 20)
 
@@ -78,6 +79,15 @@ static void lost(void *context)
 	attach_drop_kernel(context);
 }
 
+static void times(void *context, struct perf_data_times *recorded)
+{
+	struct vcpu_times_rows rows;
+
+	if (!attach_times(context, &rows))
+		recorded_times(recorded, &rows, VCPU_TIMES_OF_PROC);
+	vcpu_times_free(&rows);
+}
+
 struct session_source attach_source(struct attach *attach)
 {
 	static const struct session_source_ops ops = {
@@ -92,6 +102,7 @@ struct session_source attach_source(struct attach *attach)
 		.publish = publish,
 		.settle = settle,
 		.lost = lost,
+		.times = times,
 	};
 
 	return (struct session_source){ &ops, attach, ATTACH_SOURCE_DELAY };

@@ -142,6 +142,13 @@ static bool on_count(void *context, unsigned int watch, unsigned int vcpu,
 	return source->ops->count(source->context, watch, vcpu, count);
 }
 
+static void on_times(void *context, struct perf_data_times *times)
+{
+	const struct session_source *source = &((struct session *)context)->options.source;
+
+	source->ops->times(source->context, times);
+}
+
 static void on_turn(void *context)
 {
 	struct session *session = context;
@@ -200,6 +207,7 @@ static int start_collector(struct session *session)
 		.lost = on_lost,
 		.modules = ops->modules ? on_modules : NULL,
 		.count = ops->count ? on_count : NULL,
+		.times = ops->times ? on_times : NULL,
 		.drained = on_turn,
 		.context = session,
 		.delay = options->source.delay,

@@ -48,6 +48,7 @@ struct session_source_ops {
 	bool (*count)(void *context, unsigned int watch, unsigned int vcpu,
 		      struct perf_data_count *count);
 	void (*turn)(void *context);
+	void (*times)(void *context, struct perf_data_times *times); /* NULL: not measured */
 };
 
 struct session_source {
