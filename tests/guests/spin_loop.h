@@ -16,6 +16,11 @@
 #define SPIN_NO_FRAME ""
 #endif
 
+/* Instructions of each turn besides the count's. */
+#ifndef SPIN_WORK
+#define SPIN_WORK ""
+#endif
+
 /*
  * Function NAME, with attribute PLACE, runs a loop COUNT times. The loop is the same in each
  * function, so the time is proportional to the count even if the machine below pauses. Each loop
@@ -28,12 +33,12 @@
 	{                                                                                          \
 		__asm__ volatile("pushq %%rbp\n\t"                                                 \
 				 "movq %%rsp, %%rbp\n\t" SPIN_FRAME ".balign 32\n"                 \
-				 "1:	subq $1, %0\n\t"                                              \
+				 "1:	" SPIN_WORK "subq $1, %0\n\t"                              \
 				 "jnz 1b\n\t"                                                      \
 				 "popq %%rbp" SPIN_NO_FRAME                                        \
 				 : "+r"(count)                                                     \
 				 :                                                                 \
-				 : "cc", "memory");                                                \
+				 : "cc", "memory", "rax");                                         \
 	}
 
 #endif
