@@ -55,9 +55,11 @@ static void request(struct image_parser *parser, unsigned int number)
 {
 	const struct elf_source image = { .read = read_image };
 	struct image_identity identity;
+	struct symbols *symbols;
+	struct vmlinux_file file;
 	struct span table;
 
-	switch (number % 4) {
+	switch (number % 5) {
 	case 0:
 		check_table(parser, &image);
 		break;
@@ -69,6 +71,14 @@ static void request(struct image_parser *parser, unsigned int number)
 	case 2:
 		if (!image_parser_symbols(parser, &image, IMAGE_SYMBOLS_ALL, &table))
 			free(unconst(table.data));
+		break;
+	case 4:
+		if (image_parser_kernel(parser, &file, &symbols))
+			break;
+		if (file.build_id_size > sizeof(file.build_id) ||
+		    file.segment_count > ELF_SEGMENTS_MAX)
+			abort();
+		symbols_free(symbols);
 		break;
 	default:
 		image_parser_lines(parser, span_of("1 2 a\n", 6), check_line, NULL);

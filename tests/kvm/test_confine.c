@@ -345,7 +345,9 @@ TEST(confine, no_parser_of_attach_may_leave_its_sandbox)
 		SKIP("parsers are threads in builds with sanitizers");
 	start(&vm, RUN " --no-sandbox --no-profile");
 	snprintf(arguments, sizeof(arguments),
-		 "attach --pid %d --verbose --no-buildid-cache -o /dev/null", vm.pid);
+		 "attach --pid %d --verbose --no-buildid-cache --vmlinux " GUEST_IMAGE
+		 " -o /dev/null",
+		 vm.pid);
 	program_start(&tool, arguments);
 	REQUIRE(program_wait_for(&tool, "vCPU 0 is thread"));
 	find_children(tool.pid, parsers, COUNT(parsers));

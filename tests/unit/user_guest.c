@@ -349,7 +349,7 @@ struct image_parser *user_guest_parser(void)
 {
 	static struct image_parser *parser;
 
-	if (!parser && image_parser_start(&parser, NULL))
+	if (!parser && image_parser_start(&parser, NULL, NULL))
 		abort();
 	return parser;
 }

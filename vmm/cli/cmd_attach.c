@@ -265,7 +265,6 @@ static int give_up_rights(const struct attachment *self)
 		{ .path = strcmp(record->output, "-") ? record->output : NULL, .mode = W_OK },
 		{ .path = record->buildid_cache ? home : NULL, .mode = W_OK },
 		{ .path = record->kallsyms, .mode = R_OK },
-		{ .path = record->vmlinux, .mode = R_OK },
 		{ .path = record->btf, .mode = R_OK },
 	};
 
@@ -298,7 +297,7 @@ static int record(struct attachment *self)
 		return error;
 	report_backend(self->attach);
 	find_disks(self);
-	error = attach_source_parser(self->attach, &self->parser);
+	error = attach_source_parser(self->attach, self->options.record.vmlinux, &self->parser);
 	if (!error)
 		error = give_up_rights(self);
 	if (!error)

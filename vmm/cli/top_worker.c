@@ -99,7 +99,6 @@ static int give_up_rights(const struct worker *worker)
 		{ .path = descriptors, .mode = R_OK },
 		{ .path = agent_channel_path(process, path) ? path : NULL, .mode = W_OK },
 		{ .path = getenv("HOME"), .mode = W_OK }, /* the build-id cache */
-		{ .path = worker->options.vmlinux, .mode = R_OK },
 	};
 
 	snprintf(descriptors, sizeof(descriptors), "/proc/%d/fd", process->pid);
@@ -128,7 +127,8 @@ static int open_session(struct worker *worker)
 	if (!error)
 		error = open_files(worker);
 	if (!error)
-		error = attach_source_parser(worker->attach, &worker->parser);
+		error = attach_source_parser(worker->attach, worker->options.vmlinux,
+					     &worker->parser);
 	if (!error)
 		error = give_up_rights(worker);
 	if (error)

@@ -178,7 +178,7 @@ static int open_session(struct domain_profile *domain, struct session **session)
 		error = attach_to(domain, &attach);
 	if (error)
 		return error;
-	error = image_parser_start(&domain->parser, &parser);
+	error = image_parser_start(&domain->parser, &parser, NULL);
 	if (error)
 		return error;
 	options.parser = domain->parser;

@@ -508,7 +508,7 @@ int collector_start(struct collector **result, const struct collector_options *o
 {
 	struct image_parser *parser = options->parser;
 	struct collector *collector;
-	int error = parser ? 0 : image_parser_start(&parser, NULL);
+	int error = parser ? 0 : image_parser_start(&parser, NULL, options->vmlinux);
 
 	assert(options->ring_count % options->output.vcpus == 0);
 	if (error)

@@ -3,18 +3,14 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <gelf.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/hash.h"
 #include "vmm/guest/page_walk.h"
-#include "vmm/symbols/elf_symbols.h"
 
 #define PAGE_MASK 0xfffull
 
@@ -57,14 +53,12 @@ static void invent_build_id(struct collector_kernel *kernel)
 
 static void set_build_id(struct collector_kernel *kernel, const struct guest_kernel *found)
 {
-	int size = 0;
-
 	if (found && found->build_id_size) {
 		kernel->build_id_size = found->build_id_size;
 		memcpy(kernel->build_id, found->build_id, found->build_id_size);
-	} else if (kernel->options->vmlinux &&
-		   (size = elf_build_id(kernel->options->vmlinux, kernel->build_id)) > 0) {
-		kernel->build_id_size = (size_t)size;
+	} else if (kernel->file.build_id_size) {
+		kernel->build_id_size = kernel->file.build_id_size;
+		memcpy(kernel->build_id, kernel->file.build_id, kernel->build_id_size);
 	} else {
 		invent_build_id(kernel);
 	}
@@ -243,60 +237,28 @@ bool collector_image_given_is_linux(const struct collector_kernel *kernel)
 	return symbol_address(kernel->given, "start_kernel");
 }
 
-static int map_segment(struct perf_data_writer *writer, const GElf_Phdr *segment,
-		       const struct perf_data_mapping *program)
-{
-	struct perf_data_mapping mapping = *program;
-
-	if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X) || !segment->p_memsz)
-		return 0;
-	mapping.start = segment->p_vaddr;
-	mapping.size = segment->p_memsz;
-	mapping.offset = segment->p_offset;
-	return perf_data_writer_mapping(writer, &mapping);
-}
-
-static int map_segments(struct perf_data_writer *writer, Elf *elf,
-			const struct perf_data_mapping *program)
-{
-	size_t count;
-	int error = 0;
-
-	if (!elf || elf_getphdrnum(elf, &count))
-		return error_set(-EINVAL, "%s is not an ELF file with program headers",
-				 program->name);
-	for (size_t i = 0; !error && i < count; i++) {
-		GElf_Phdr segment;
-
-		if (gelf_getphdr(elf, (int)i, &segment))
-			error = map_segment(writer, &segment, program);
-	}
-	return error;
-}
-
 /* perf opens the file by this name, wherever it is started. */
-int collector_image_map_program(struct perf_data_writer *writer, const char *path, pid_t pid)
+int collector_image_map_program(const struct collector_kernel *kernel)
 {
-	uint8_t build_id[ELF_BUILD_ID_MAX];
+	const char *path = kernel->options->vmlinux;
+	const struct vmlinux_file *file = &kernel->file;
+	pid_t pid = perf_data_writer_unknown_pid(kernel->writer);
 	char name[PATH_MAX];
-	struct perf_data_mapping program = {
-		.pid = pid, .tid = pid, .name = name, .build_id = build_id
-	};
-	int fd, error, size;
-	Elf *elf;
+	struct perf_data_mapping program = { .pid = pid,
+					     .tid = pid,
+					     .name = name,
+					     .build_id = file->build_id,
+					     .build_id_size = file->build_id_size };
+	int error = 0;
 
 	if (!realpath(path, name))
 		return error_set(-errno, "cannot find %s: %s", path, strerror(errno));
-	size = elf_build_id(name, build_id);
-	program.build_id_size = size > 0 ? (size_t)size : 0;
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return error_set(-errno, "cannot open %s: %s", path, strerror(errno));
-	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ, NULL);
-	error = map_segments(writer, elf, &program);
-	elf_end(elf);
-	close(fd);
+	for (uint32_t i = 0; i < file->segment_count && !error; i++) {
+		program.start = file->segments[i].address;
+		program.size = file->segments[i].size;
+		program.offset = file->segments[i].offset;
+		error = perf_data_writer_mapping(kernel->writer, &program);
+	}
 	return error;
 }
 

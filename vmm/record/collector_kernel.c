@@ -17,7 +17,6 @@
 #include "vmm/guest/linux/reported_kernel.h"
 #include "vmm/record/collector_kernel_parts.h"
 #include "vmm/symbols/btf_file.h"
-#include "vmm/symbols/elf_symbols.h"
 #include "vmm/symbols/kallsyms_file.h"
 
 /* Consecutive stops without the kernel after which it is considered gone. */
@@ -38,8 +37,7 @@ static int load_given(struct collector_kernel *kernel)
 	if (options->kallsyms)
 		return kallsyms_file_load(&kernel->given, options->kallsyms);
 	if (options->vmlinux)
-		return elf_symbols_load(&kernel->given, options->vmlinux, ELF_VIRTUAL_ADDRESSES,
-					(struct span){ 0 });
+		return image_parser_kernel(options->parser, &kernel->file, &kernel->given);
 	return 0;
 }
 
@@ -101,7 +99,6 @@ bool collector_kernel_is_program(const struct collector_kernel *kernel)
 /* Writes what is known of the kernel to the cache and the open file. */
 static int write_known(struct collector_kernel *kernel)
 {
-	const struct collector_options *options = kernel->options;
 	int error;
 
 	if (!kernel->writer) {
@@ -114,8 +111,7 @@ static int write_known(struct collector_kernel *kernel)
 		error = perf_data_writer_set_guest(kernel->writer, collector_kernel_release(kernel),
 						   NULL);
 	if (!error && collector_kernel_is_program(kernel))
-		error = collector_image_map_program(kernel->writer, options->vmlinux,
-						    perf_data_writer_unknown_pid(kernel->writer));
+		error = collector_image_map_program(kernel);
 	return error;
 }
 

@@ -71,6 +71,7 @@ struct collector_kernel {
 	struct collector_boot boot;
 
 	struct symbols *given;            /* of --kallsyms or --vmlinux; owned */
+	struct vmlinux_file file;         /* of --vmlinux */
 	struct reported_kernel *reported; /* by the guest's agent; owned; NULL */
 	struct collector_tasks tasks;
 	uint8_t *btf; /* of --btf; owned; NULL without it */

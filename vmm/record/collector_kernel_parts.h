@@ -44,10 +44,10 @@ bool collector_image_given_is_linux(const struct collector_kernel *kernel);
 
 /*
  * For a guest that is a single ELF program, whose code may run at any privilege level: writes a
- * user-space mapping for each executable segment of the ELF file PATH, at its virtual addresses.
- * -EINVAL if it is not an ELF file; the errors of open() and of writing.
+ * user-space mapping for each executable segment of its file, at its virtual addresses. The errors
+ * of realpath() and of writing.
  */
-int collector_image_map_program(struct perf_data_writer *writer, const char *path, pid_t pid);
+int collector_image_map_program(const struct collector_kernel *kernel);
 
 /* --- scans of the list of modules, and of their symbols when the list has changed --- */
 

@@ -21,6 +21,7 @@ enum image_message_type {
 	IMAGE_IDENTITY, /* struct image_identity */
 	IMAGE_SYMBOLS,  /* symbols as in image_file.h, by enum image_symbols_of NUMBER */
 	IMAGE_LINES,    /* the lines of the perf map that follows */
+	IMAGE_KERNEL,   /* the flat form of the kernel's file (vmlinux_file.h) */
 	/* Answers. */
 	IMAGE_READ,      /* SIZE bytes at offset NUMBER of the image */
 	IMAGE_DATA,      /* those bytes follow, unless there is an ERROR */
@@ -50,7 +51,7 @@ struct image_line {
 /* For tests: a parser that sends requests to these, for tables and for others, and owns them. */
 struct image_parser *image_parser_adopt(const int fds[2]);
 
-/* Answers requests at FD until the other end is closed. */
-void image_parser_serve(int fd);
+/* Answers requests at FD until the other end is closed. FILE: the kernel's file; -1: none. */
+void image_parser_serve(int fd, int file);
 
 #endif

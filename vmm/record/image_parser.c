@@ -45,14 +45,18 @@ struct channel {
 /* A large table takes seconds, so there are two. */
 struct image_parser {
 	struct channel tables, others;
+	const char *kernel; /* the path of its file; NULL */
 	bool reported;
 };
 
 /* --- start and end ---------------------------------------------------------------------- */
 
+/* FILES: the socket, and the kernel's file. */
 static int serve_process(void *context)
 {
-	image_parser_serve(*(const int *)context);
+	const int *files = context;
+
+	image_parser_serve(files[0], files[1]);
 	return 0;
 }
 
@@ -61,23 +65,26 @@ static void *serve_thread(void *context)
 	int fd = *(int *)context;
 
 	free(context);
-	image_parser_serve(fd);
+	image_parser_serve(fd, -1);
 	close(fd);
 	return NULL;
 }
 
-static int start_process(struct channel *channel, int end, const struct image_parser_user *user)
+/* FILE: the kernel's; -1: none. */
+static int start_process(struct channel *channel, int end, int file,
+			 const struct image_parser_user *user)
 {
+	int files[] = { end, file };
 	const struct sandbox_work work = { .input = "the guest's programs",
 					   .uid = user->uid,
 					   .gid = user->gid,
 					   .seconds = CPU_MAX,
 					   .memory_max = MEMORY_MAX,
-					   .files = &end,
-					   .file_count = 1,
+					   .files = files,
+					   .file_count = file < 0 ? 1 : 2,
 					   .detached = true,
 					   .keeps_signals = true };
-	int error = sandbox_work_start(&work, serve_process, &end, &channel->process);
+	int error = sandbox_work_start(&work, serve_process, files, &channel->process);
 
 	close(end);
 	return error;
@@ -100,14 +107,14 @@ static int start_thread(struct channel *channel, int end)
 			 strerror(-error));
 }
 
-static int start(struct channel *channel, const struct image_parser_user *user)
+static int start(struct channel *channel, const struct image_parser_user *user, int file)
 {
 	int ends[2], error;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ||
 	    fcntl(ends[0], F_SETFL, O_NONBLOCK))
 		return error_set(-errno, "cannot read the guest's programs: no socket: %m");
-	error = user ? start_process(channel, ends[1], user) : start_thread(channel, ends[1]);
+	error = user ? start_process(channel, ends[1], file, user) : start_thread(channel, ends[1]);
 	if (error)
 		close(ends[0]);
 	else
@@ -115,19 +122,33 @@ static int start(struct channel *channel, const struct image_parser_user *user)
 	return error;
 }
 
-int image_parser_start(struct image_parser **result, const struct image_parser_user *user)
+/* Opening a FIFO must not block. */
+static int open_kernel(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	return fd < 0 ? error_set(-errno, "cannot open %s: %m", path) : fd;
+}
+
+int image_parser_start(struct image_parser **result, const struct image_parser_user *user,
+		       const char *kernel)
 {
 	struct image_parser *parser = calloc(1, sizeof(*parser));
-	int error;
+	int error, file = -1;
 
 	if (!parser)
 		return error_set(-ENOMEM, "no memory to read the guest's programs");
 	parser->tables.fd = parser->others.fd = -1;
+	parser->kernel = kernel;
 	if (!sandbox_work_is_possible())
 		user = NULL;
-	error = start(&parser->tables, user);
+	error = user && kernel && (file = open_kernel(kernel)) < 0 ? file : 0;
 	if (!error)
-		error = start(&parser->others, user);
+		error = start(&parser->tables, user, -1);
+	if (!error)
+		error = start(&parser->others, user, file);
+	if (file >= 0)
+		close(file);
 	if (error)
 		image_parser_end(parser);
 	else
@@ -142,6 +163,7 @@ struct image_parser *image_parser_adopt(const int fds[2])
 	if (parser) {
 		parser->tables.fd = fds[0];
 		parser->others.fd = fds[1];
+		parser->kernel = "the kernel's file";
 		parser->reported = true;
 	}
 	return parser;
@@ -272,8 +294,10 @@ static bool request(struct channel *channel, enum image_message_type type, uint6
 static bool ask(struct channel *channel, enum image_message_type type, uint64_t number,
 		struct span data, const struct elf_source *image, struct image_message *result)
 {
+	const uint64_t size_max = type == IMAGE_KERNEL ? VMLINUX_FILE_FLAT_MAX : RESULT_MAX;
+
 	return request(channel, type, number, data) && await(channel, image, result) &&
-	       result->type == IMAGE_RESULT && result->size <= RESULT_MAX && result->error <= 0 &&
+	       result->type == IMAGE_RESULT && result->size <= size_max && result->error <= 0 &&
 	       result->error > -4096;
 }
 
@@ -417,6 +441,54 @@ int image_parser_symbols(struct image_parser *parser, const struct elf_source *i
 		return fail(parser, channel);
 	*table = span_of(data, result.size);
 	return 0;
+}
+
+/* The flat form of the kernel's file, whose data the caller frees. */
+static int flatten(struct image_parser *parser, struct bytes *flat)
+{
+	struct channel *channel = &parser->others;
+	struct image_message result;
+	int fd, error;
+
+	if (channel->has_thread) {
+		fd = open_kernel(parser->kernel);
+		error = fd < 0 ? fd : vmlinux_file_flatten(flat, fd);
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	if (channel->fd < 0)
+		return -EIO;
+	if (!ask(channel, IMAGE_KERNEL, 0, span_of(NULL, 0), NULL, &result))
+		return fail(parser, channel);
+	if (result.error)
+		return result.error;
+	flat->data = receive_all(channel, result.size);
+	flat->size = result.size;
+	return flat->data ? 0 : fail(parser, channel);
+}
+
+static int explain(int error, const char *path)
+{
+	const char *why = error == -ENODATA  ? "it has no symbols: it is stripped"
+			  : error == -EINVAL ? "it is not an ELF file"
+			  : error == -EFBIG  ? "its symbol table is too large"
+			  : error == -EIO    ? "the process that reads it failed"
+					     : strerror(-error);
+
+	return error ? error_set(error, "cannot read the symbols of %s: %s", path, why) : 0;
+}
+
+int image_parser_kernel(struct image_parser *parser, struct vmlinux_file *file,
+			struct symbols **symbols)
+{
+	struct bytes flat = { 0 };
+	int error = flatten(parser, &flat);
+
+	if (!error)
+		error = vmlinux_file_parse(span_of(flat.data, flat.size), file, symbols);
+	free(flat.data);
+	return explain(error, parser->kernel);
 }
 
 /* True: LINE is the next of LINES. */

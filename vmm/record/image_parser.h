@@ -21,6 +21,7 @@
 #include "vmm/guest/image_identity.h"
 #include "vmm/guest/linux/perf_map.h"
 #include "vmm/guest/unwind/cfi_table.h"
+#include "vmm/record/vmlinux_file.h"
 
 struct image_parser;
 
@@ -33,9 +34,12 @@ struct image_parser_user {
 /*
  * Starts the processes, which end at the latest with the calling thread. USER NULL, and in builds
  * with sanitizers: starts threads called "parser" instead, for a process whose threads are
- * confined. The errors of socketpair(), fork() and pthread_create(), with messages.
+ * confined. KERNEL: path of the kernel's ELF file, for image_parser_kernel(), which outlives the
+ * parser; NULL: none. The errors of open(), socketpair(), fork() and pthread_create(), with
+ * messages.
  */
-int image_parser_start(struct image_parser **parser, const struct image_parser_user *user);
+int image_parser_start(struct image_parser **parser, const struct image_parser_user *user,
+		       const char *kernel);
 
 void image_parser_end(struct image_parser *parser); /* NULL is a no-op */
 
@@ -72,6 +76,11 @@ enum image_symbols_of {
  * elf_tables_find() and image_table_read(). */
 int image_parser_symbols(struct image_parser *parser, const struct elf_source *image,
 			 enum image_symbols_of which, struct span *table);
+
+/* The segments, build ID and symbols of the kernel's file; the caller frees *SYMBOLS. -ENODATA: it
+ * is stripped; -EINVAL: it is not an ELF file; -EFBIG, -ENOMEM, -EIO; with messages. */
+int image_parser_kernel(struct image_parser *parser, struct vmlinux_file *file,
+			struct symbols **symbols);
 
 /* Calls EACH for each valid line of TEXT, at most 64 KiB. 0 or -EIO. */
 int image_parser_lines(struct image_parser *parser, struct span text,

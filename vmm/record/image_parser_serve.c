@@ -13,6 +13,7 @@
 #include "vmm/guest/unwind/cfi_image.h"
 #include "vmm/record/image_messages.h"
 #include "vmm/record/image_parser.h"
+#include "vmm/record/vmlinux_file.h"
 #include "vmm/symbols/image_file.h"
 
 static bool receive(int fd, void *to, size_t size)
@@ -174,7 +175,17 @@ static bool parse_lines(int fd, uint64_t size)
 	return done;
 }
 
-static bool serve(int fd, const struct image_message *request)
+static bool flatten(int fd, int file)
+{
+	struct bytes flat;
+	int error = vmlinux_file_flatten(&flat, file);
+	bool done = answer(fd, IMAGE_RESULT, error, flat.data, flat.size);
+
+	free(flat.data);
+	return done;
+}
+
+static bool serve(int fd, int file, const struct image_message *request)
 {
 	const struct elf_source source = { .read = read_image, .context = &fd };
 
@@ -187,15 +198,17 @@ static bool serve(int fd, const struct image_message *request)
 		return read_symbols(fd, &source, request->number);
 	case IMAGE_LINES:
 		return parse_lines(fd, request->size);
+	case IMAGE_KERNEL:
+		return flatten(fd, file);
 	default:
 		return false;
 	}
 }
 
-void image_parser_serve(int fd)
+void image_parser_serve(int fd, int file)
 {
 	struct image_message request;
 
-	while (receive(fd, &request, sizeof(request)) && serve(fd, &request))
+	while (receive(fd, &request, sizeof(request)) && serve(fd, file, &request))
 		;
 }

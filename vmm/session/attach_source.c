@@ -121,10 +121,11 @@ bool attach_source_agent(const struct attach *attach, const char *socket,
 	return socket || agent_channel_exists(options->process);
 }
 
-int attach_source_parser(const struct attach *attach, struct image_parser **parser)
+int attach_source_parser(const struct attach *attach, const char *kernel,
+			 struct image_parser **parser)
 {
 	struct image_parser_user user = { geteuid(), getegid() };
 
 	vmm_process_user(attach_process(attach), &user.uid, &user.gid);
-	return image_parser_start(parser, &user);
+	return image_parser_start(parser, &user, kernel);
 }

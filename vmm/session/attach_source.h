@@ -21,9 +21,10 @@ bool attach_source_agent(const struct attach *attach, const char *socket,
 
 /*
  * Starts the processes that parse what the guest has in memory (image_parser.h), as the VM's user:
- * call it before the right to change the user is given up. The caller ends them, after the session.
- * The errors of image_parser_start().
+ * call it before the right to change the user is given up. KERNEL: path of the kernel's ELF file;
+ * NULL. The caller ends them, after the session. The errors of image_parser_start().
  */
-int attach_source_parser(const struct attach *attach, struct image_parser **parser);
+int attach_source_parser(const struct attach *attach, const char *kernel,
+			 struct image_parser **parser);
 
 #endif

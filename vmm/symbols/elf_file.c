@@ -47,18 +47,28 @@ static bool has_many_headers(Elf *elf)
 
 int elf_file_open(struct elf_file *file, const char *path)
 {
-	*file = (struct elf_file){ .path = path, .fd = open_regular(path) };
-	if (file->fd < 0 && file->fd != -EINVAL)
-		return error_set(file->fd, "cannot open %s: %s", path, strerror(-file->fd));
+	int fd = open_regular(path), error;
+
+	if (fd < 0 && fd != -EINVAL)
+		return error_set(fd, "cannot open %s: %s", path, strerror(-fd));
+	error = elf_file_begin(file, path, fd);
+	if (error && fd >= 0)
+		close(fd);
+	return error;
+}
+
+int elf_file_begin(struct elf_file *file, const char *path, int fd)
+{
+	*file = (struct elf_file){ .path = path, .fd = fd };
 	elf_version(EV_CURRENT);
 	/* Read, not mapped: a file that shrinks meanwhile must not raise SIGBUS. */
 	file->elf = file->fd >= 0 ? elf_begin(file->fd, ELF_C_READ, NULL) : NULL;
 	if (!file->elf || elf_kind(file->elf) != ELF_K_ELF) {
-		elf_file_close(file);
+		elf_end(file->elf);
 		return error_set(-EINVAL, "%s is not an ELF file", path);
 	}
 	if (has_many_headers(file->elf)) {
-		elf_file_close(file);
+		elf_end(file->elf);
 		return error_set(-EFBIG, "%s has more than %u sections or segments", path,
 				 ELF_HEADERS_MAX);
 	}

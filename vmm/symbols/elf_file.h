@@ -36,14 +36,17 @@ struct elf_strings {
 };
 
 /* Loadable segments. */
+#define ELF_SEGMENTS_MAX 64
 struct elf_segments {
-	GElf_Phdr loaded[64];
+	GElf_Phdr loaded[ELF_SEGMENTS_MAX];
 	size_t count;
 };
 
 /* The errors of open(); -EINVAL: not an ELF file, or not a regular file; -EFBIG: more headers than
  * ELF_HEADERS_MAX. */
 int elf_file_open(struct elf_file *file, const char *path);
+/* The same for the descriptor FD, which is closed with it, but not after an error. */
+int elf_file_begin(struct elf_file *file, const char *path, int fd);
 void elf_file_close(struct elf_file *file);
 
 /* Reads SIZE bytes at OFFSET of the file descriptor *FD, all or -EFAULT: the read() of struct

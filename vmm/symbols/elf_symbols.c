@@ -263,6 +263,12 @@ static int load(struct symbols **symbols, const struct elf_file *file,
 	return error;
 }
 
+int elf_symbols_read(struct symbols **symbols, const struct elf_file *file,
+		     enum elf_symbols_addresses addresses)
+{
+	return load(symbols, file, file, addresses);
+}
+
 /* elf_file_open() with a check of the build id. */
 static int open_build(struct elf_file *file, const char *path, struct span build_id)
 {

@@ -28,6 +28,10 @@ enum elf_symbols_addresses {
 int elf_symbols_load(struct symbols **symbols, const char *path,
 		     enum elf_symbols_addresses addresses, struct span build_id);
 
+/* The same for an open file, without a check of its build id. */
+int elf_symbols_read(struct symbols **symbols, const struct elf_file *file,
+		     enum elf_symbols_addresses addresses);
+
 /* The same with file offsets for the stripped file RUNTIME and the separate file DEBUG with its
  * symbols, whose own segments do not give offsets. */
 int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const char *runtime,

@@ -10,10 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/error.h"
 #include "shared/unconst.h"
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/unwind/cfi_image.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define NOBODY 65534
 
@@ -40,7 +42,7 @@ static void start(struct image_parser **parser)
 	const struct image_parser_user user = { NOBODY, NOBODY };
 
 	signal(SIGPIPE, SIG_IGN); /* a thread of the collector blocks it */
-	REQUIRE_EQUAL(image_parser_start(parser, &user), 0);
+	REQUIRE_EQUAL(image_parser_start(parser, &user, "/proc/self/exe"), 0);
 }
 
 #define PROCESSES "$(cat /proc/%d/task/%d/children)"
@@ -120,6 +122,51 @@ TEST(image_parser, makes_the_same_table)
 	cfi_table_free(expected);
 	image_parser_end(parser);
 	close(image.file);
+}
+
+TEST(image_parser, reads_the_kernel_s_file)
+{
+	uint8_t build_id[ELF_BUILD_ID_MAX];
+	struct symbols *symbols, *expected;
+	struct symbol symbol, same;
+	struct image_parser *parser;
+	struct vmlinux_file file;
+
+	start(&parser);
+	REQUIRE_EQUAL(image_parser_kernel(parser, &file, &symbols), 0);
+	image_parser_end(parser);
+	CHECK_EQUAL((int)file.build_id_size, elf_build_id("/proc/self/exe", build_id));
+	CHECK(!memcmp(file.build_id, build_id, file.build_id_size));
+	CHECK(file.segment_count > 0 && file.segments[0].size > 0);
+	REQUIRE_EQUAL(elf_symbols_load(&expected, "/proc/self/exe", ELF_VIRTUAL_ADDRESSES,
+				       span_of(NULL, 0)),
+		      0);
+	REQUIRE_EQUAL(symbols_count(symbols), symbols_count(expected));
+	for (size_t i = 0; i < symbols_count(symbols); i++) {
+		symbols_at(symbols, i, &symbol);
+		symbols_at(expected, i, &same);
+		REQUIRE(symbol.start == same.start && symbol.end == same.end);
+		REQUIRE(symbol.type == same.type && !strcmp(symbol.name, same.name));
+	}
+	symbols_free(symbols);
+	symbols_free(expected);
+}
+
+TEST(image_parser, explains_why_it_cannot_read_the_kernel_s_file)
+{
+	const struct image_parser_user user = { NOBODY, NOBODY };
+	struct image_parser *parser;
+	struct vmlinux_file file;
+	struct symbols *symbols;
+
+	CHECK_EQUAL(image_parser_start(&parser, &user, "/missing"), -ENOENT);
+	CHECK(strstr(error_message(), "cannot open /missing: No such file"));
+	REQUIRE_EQUAL(image_parser_start(&parser, &user, "/etc/passwd"), 0);
+	CHECK_EQUAL(image_parser_kernel(parser, &file, &symbols), -EINVAL);
+	CHECK(strstr(error_message(), "/etc/passwd: it is not an ELF file"));
+	/* It continues. */
+	CHECK_EQUAL(image_parser_lines(parser, span_of("x", 1), NULL, NULL), 0);
+	image_parser_end(parser);
 }
 
 static void count_line(void *context, const struct perf_map_line *line)
