@@ -2,9 +2,11 @@
 /*
  * Seconds for a report on a million samples with 5000 call paths of 12 to 27 frames in a kernel of
  * 20 000 functions, compared with perf report on the same file with the same symbols; and how long
- * a browser takes to open their flame graph.
+ * a browser takes to open their flame graph. With ten times the samples, the CPU time for each must
+ * be the same.
  */
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +22,8 @@
 #define DEEPEST       27
 #define TEXT          0xffffffff81000000ull
 #define OUTPUT        "build/bench/report.data"
+#define TIMES         10 /* samples of the larger recording */
+#define LARGER        "build/bench/report-larger.data"
 #define PAGE          "build/bench/report.html"
 #define HOME          "build/bench/report-home"
 #define ENTRY         HOME "/.debug/[kernel.kallsyms]/4242424242424242424242424242424242424242"
@@ -97,7 +101,7 @@ static int write_sample(struct perf_data_writer *writer, struct sample *sample, 
 	return perf_data_writer_sample(writer, sample);
 }
 
-static int write_samples(struct perf_data_writer *writer)
+static int write_samples(struct perf_data_writer *writer, unsigned int count)
 {
 	uint8_t build_id[20];
 	struct perf_data_mapping kernel = {
@@ -116,7 +120,7 @@ static int write_samples(struct perf_data_writer *writer)
 
 	memset(build_id, 0x42, sizeof(build_id));
 	error = sample ? perf_data_writer_mapping(writer, &kernel) : -1;
-	for (unsigned int i = 0; !error && i < SAMPLES; i++) {
+	for (unsigned int i = 0; !error && i < count; i++) {
 		error = write_sample(writer, sample, i);
 		if (!error && i % 4096 == 4095)
 			error = perf_data_writer_flush(writer, UINT64_MAX);
@@ -125,9 +129,9 @@ static int write_samples(struct perf_data_writer *writer)
 	return error;
 }
 
-static int write_recording(void)
+static int write_recording(const char *path, unsigned int count)
 {
-	struct perf_data_options options = { .path = OUTPUT,
+	struct perf_data_options options = { .path = path,
 					     .frequency = 1000,
 					     .callchains = true,
 					     .vcpus = 4,
@@ -137,10 +141,10 @@ static int write_recording(void)
 	int error, closed;
 
 	/* The writer would keep an older file under another name. */
-	unlink(OUTPUT);
+	unlink(path);
 	if (perf_data_writer_open(&writer, &options))
 		return -1;
-	error = write_samples(writer);
+	error = write_samples(writer, count);
 	closed = perf_data_writer_close(writer);
 	return error ? error : closed;
 }
@@ -173,6 +177,57 @@ static void compare(const char *what, const char *ours, const char *baseline, co
 		bench_skip(what, "perf is missing, failed or took longer than 90 s");
 	else
 		bench_print_relative(what, mine, "s", baseline, perf);
+}
+
+/* Seconds of CPU time that COMMAND takes; negative: it failed. */
+static double cpu_seconds(const char *command)
+{
+	struct rusage usage[2];
+	double times[2];
+
+	for (int i = 0; i < 2; i++) {
+		if (i && system(command) != 0)
+			return -1;
+		getrusage(RUSAGE_CHILDREN, &usage[i]);
+		times[i] = (double)(usage[i].ru_utime.tv_sec + usage[i].ru_stime.tv_sec) +
+			   (double)(usage[i].ru_utime.tv_usec + usage[i].ru_stime.tv_usec) / 1e6;
+	}
+	return times[1] - times[0];
+}
+
+/* kvmscope with ARGUMENTS reads the larger recording in the same time per sample. */
+static void compare_sizes(const char *what, const char *arguments)
+{
+	static const char *const inputs[] = { OUTPUT, LARGER };
+	double times[2], ratio;
+	char command[256];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(command, sizeof(command), "build/kvmscope %s -i %s > /dev/null", arguments,
+			 inputs[i]);
+		times[i] = cpu_seconds(command);
+		if (times[i] < 0) {
+			bench_fail(what, "kvmscope failed");
+			return;
+		}
+	}
+	ratio = times[1] / TIMES / times[0];
+	bench_print_ratio_bound(what, times[1] / TIMES / SAMPLES * 1e9, "ns", "1 M samples",
+				times[0] / SAMPLES * 1e9, &ratio, 1,
+				(struct bench_bound){ BENCH_MOST, 1.25 });
+}
+
+static void measure_larger(void)
+{
+	if (write_recording(LARGER, SAMPLES * TIMES)) {
+		bench_fail("10 M samples", error_message());
+		return;
+	}
+	compare_sizes("report on 10 M samples: CPU time of a sample", "report");
+	compare_sizes("report --children on 10 M samples: CPU time of a sample",
+		      "report --children");
+	compare_sizes("HTML of 10 M samples: CPU time of a sample", "export -f html -o " PAGE);
+	unlink(LARGER);
 }
 
 /*
@@ -230,7 +285,7 @@ static void measure_page(void)
 int main(void)
 {
 	make_paths();
-	if (write_symbols() || write_recording()) {
+	if (write_symbols() || write_recording(OUTPUT, SAMPLES)) {
 		fprintf(stderr, "bench_report: %s\n", error_message());
 		return 1;
 	}
@@ -245,6 +300,7 @@ int main(void)
 		"perf report --stdio --children -g none",
 		"timeout 90 perf report --stdio --children -g none -i " OUTPUT " > /dev/null 2>&1");
 	measure_page();
+	measure_larger();
 	unlink(OUTPUT);
 	return bench_status();
 }
