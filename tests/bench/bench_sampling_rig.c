@@ -19,7 +19,7 @@ static const char script[] =
 	"tests/rig/rig --timeout 200 -- "
 	"env ${KVMSCOPE_BENCH_SHORT+KVMSCOPE_BENCH_SHORT=1} bash -c '"
 	"TIMEFORMAT=\"%U %S\"; "
-	"work() { { time build/kvmscope run --quiet --console none --mem 64M --kernel build/guests/guest.elf "
+	"work() { { time build/kvmscope run --sampler kick --quiet --console none --mem 64M --kernel build/guests/guest.elf "
 	"--append \"program=shares rounds=30 chunk=1000000\" --timeout 60 \"$@\" > /dev/null 2>&1; } 2>&1; }; "
 	"work --no-profile > /dev/null; "
 	"for round in ${KVMSCOPE_BENCH_SHORT-2 3} 1; do for frequency in 99 1000 4000; do "

@@ -68,7 +68,7 @@ static bool record(unsigned int seconds)
 		"--modules 'virtio_mmio virtio_console virtio_blk virtio-rng ext4 algif_hash rmd160'; "
 		"tests/rig/rig --memory 2560 --trusted-tsc --timeout %u -- bash -c '"
 		"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; truncate -s 1G $d/disk; "
-		"HOME=$d tests/rig/begin-when-known build/kvmscope run --pmu off --timeout %u --mem 1280M "
+		"HOME=$d tests/rig/begin-when-known build/kvmscope run --sampler kick --pmu off --timeout %u --mem 1280M "
 		"--stack-time 100ms -F %d --from-line \"stacks: waits\" --symfs " FILES
 		" --no-disk-names "
 		"--disk " DISK ",ro --disk $d/disk -o $d/perf.data "

@@ -66,10 +66,10 @@ bool debian_recording_make_disk(void)
 	return made;
 }
 
-#define GUEST(pti, disk_size, options, commands)                                                             \
-	"d=$PWD/%s; rm -rf $d; mkdir -p $d; truncate -s " disk_size " $d/disk; "                             \
-	"HOME=$d tests/rig/begin-when-known build/kvmscope run --pmu off --timeout 330 --mem 256M --cpus 2 " \
-	"--stack-time 100ms " options " -o $d/perf.data --kernel %s --initrd %s "                            \
+#define GUEST(pti, disk_size, options, commands)                                                                            \
+	"d=$PWD/%s; rm -rf $d; mkdir -p $d; truncate -s " disk_size " $d/disk; "                                            \
+	"HOME=$d tests/rig/begin-when-known build/kvmscope run --sampler kick --pmu off --timeout 330 --mem 256M --cpus 2 " \
+	"--stack-time 100ms " options " -o $d/perf.data --kernel %s --initrd %s "                                           \
 	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " pti=" pti " " commands "'"
 
 #define GUEST_OF_KERNEL                                                                                          \

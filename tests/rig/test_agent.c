@@ -133,7 +133,7 @@ static bool profile(const struct host *on, const char *kernel, const char *initr
 	rig_run_on(
 		&result, on->kind, 240,
 		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
-		" build/kvmscope run -v --pmu off --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
+		" build/kvmscope run --sampler kick -v --pmu off --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
 		"-o %s --append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.run=remap+%d;sleep+4'",
 		kernel, initrd, on->data, on->seconds);
 	made = !result.status && strstr(result.output, "remap: mapped");

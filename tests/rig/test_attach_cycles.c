@@ -37,7 +37,8 @@
 #define COMMAND                                                                                    \
 	"rm -rf " DIRECTORY "; mkdir -p " DIRECTORY "; truncate -s 16M " DIRECTORY                 \
 	"/results.tar; "                                                                           \
-	"build/kvmscope run --nested --timeout %u --mem 320M -F 19 -o " DIRECTORY "/outside.data " \
+	"build/kvmscope run --sampler kick --nested --timeout %u --mem 320M -F 19 -o " DIRECTORY   \
+	"/outside.data "                                                                           \
 	"--no-buildid-cache --kernel %s --initrd " INITRD " --disk " DIRECTORY "/results.tar "     \
 	"--append 'console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests "                \
 	"initcall_blacklist=load_system_certificate_list,digsig_init,init_encrypted "              \

@@ -84,7 +84,7 @@ static const char *hostile_command(unsigned int seconds)
 
 	snprintf(
 		command, sizeof(command),
-		"build/kvmscope run --timeout 240 --pmu emulated --cpus 2 --kernel " GUEST
+		"build/kvmscope run --sampler kick --timeout 240 --pmu emulated --cpus 2 --kernel " GUEST
 		" --append 'program=hostile cpus=2 seconds=%u' -o build/rig/hostile.data --watch 0x%llx:x,pinned",
 		seconds, address_of("hostile_call"));
 	return command;
@@ -174,11 +174,11 @@ static void check_skipped(const char *errors, int pair)
 #define ON_INTEL "build/rig/debug-guest-intel"
 
 /* run NAME COMMAND..., which has to succeed; run_guest NAME COMMAND-LINE OPTION... of kvmscope. */
-#define BEGIN(directory)                                                                           \
-	"rm -rf " directory "; mkdir -p " directory "; "                                           \
-	"run() { local to=" directory "/$1; \"${@:2}\" > $to.output 2> $to.errors || "             \
-	"{ echo \"$1 failed with status $?:\"; cat $to.output $to.errors; }; }; "                  \
-	"run_guest() { run \"$1\" build/kvmscope run --pmu off --timeout 180 --kernel " GUEST      \
+#define BEGIN(directory)                                                                                     \
+	"rm -rf " directory "; mkdir -p " directory "; "                                                     \
+	"run() { local to=" directory "/$1; \"${@:2}\" > $to.output 2> $to.errors || "                       \
+	"{ echo \"$1 failed with status $?:\"; cat $to.output $to.errors; }; }; "                            \
+	"run_guest() { run \"$1\" build/kvmscope run --sampler kick --pmu off --timeout 180 --kernel " GUEST \
 	" -o build/rig/debug-guest.data --append \"$2\" \"${@:3}\"; }; "
 
 /* The watches of program=debug. */

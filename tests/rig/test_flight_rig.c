@@ -33,7 +33,7 @@ static void run_to(const struct end *end, struct rig_result *result)
 	CHECK(command_succeeds(command));
 	rig_run(result, 280,
 		"HOME=$PWD/" FOLDER
-		"/%s build/kvmscope run --pmu off --timeout 250 --mem 256M --flight 5s %s "
+		"/%s build/kvmscope run --sampler kick --pmu off --timeout 250 --mem 256M --flight 5s %s "
 		"-o " FOLDER
 		"/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
 		" %s' "

@@ -27,7 +27,7 @@
  */
 #define COMMAND                                                                                    \
 	"mkdir -p build/rig; build/kvmscope-tests --gtest_filter=vcpu_debug.*:rdpmc_traps.*; "     \
-	"build/kvmscope run --timeout %d --mem 256M -F 9 -o %s --no-buildid-cache "                \
+	"build/kvmscope run --sampler kick --timeout %d --mem 256M -F 9 -o %s --no-buildid-cache " \
 	"--kernel %s --initrd %s --disk %s "                                                       \
 	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=" SCRIPT               \
 	"' < /dev/null"

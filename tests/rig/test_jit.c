@@ -16,12 +16,12 @@
 #define DISK      "build/rig/jit.ext4"
 #define FILES     DISK ".files"
 
-#define GUEST                                                                                          \
-	"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "                                               \
-	"HOME=$d build/kvmscope run --agent=guest --pmu off --timeout 400 --mem 384M --cpus 2 -F 499 " \
-	"--stack-time 100ms --from-line 'guest-init: up' --symfs " FILES                               \
-	" -o $d/perf.data --disk " DISK                                                                \
-	",ro --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " "           \
+#define GUEST                                                                                                         \
+	"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "                                                              \
+	"HOME=$d build/kvmscope run --sampler kick --agent=guest --pmu off --timeout 400 --mem 384M --cpus 2 -F 499 " \
+	"--stack-time 100ms --from-line 'guest-init: up' --symfs " FILES                                              \
+	" -o $d/perf.data --disk " DISK                                                                               \
+	",ro --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " "                          \
 	"kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt+&&+sh+/mnt/script+250' < /dev/null"
 
 /* Of some 1000 in code that stays, on fast and busy machines alike: the programs run until then. */

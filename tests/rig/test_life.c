@@ -219,7 +219,7 @@ static bool check_run(const struct place *place, const struct rig_result *result
 /* The rig restarts if its emulator stalls; then the guest restarts as well. */
 #define BEGIN "rm -rf %s; mkdir -p %s; truncate -s 1M %s/disk; export HOME=$PWD/%s; "
 #define RUN(options)                                                                                                \
-	"build/kvmscope run " options                                                                               \
+	"build/kvmscope run --sampler kick " options                                                                \
 	" --reboot --mem 512M --kernel %s --initrd build/initrd/life.cpio --disk %s/disk -F 499 "                   \
 	"-o %s --watch panic_timeout:4:w --watch panic_on_oops:4:w,pid=4321 --watch panic_on_warn:4:w,comm=chosen " \
 	"--append 'console=ttyS0 quiet maxcpus=1 "

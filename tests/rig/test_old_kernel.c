@@ -209,7 +209,7 @@ TEST(old_kernel, ubuntu_5_4_has_symbols_and_call_chains)
 	rig_run_on(
 		&result, RIG_TRUSTED_TSC, 280,
 		"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "
-		"HOME=$d tests/rig/begin-when-known --said 'found by those of its agent' build/kvmscope run --verbose "
+		"HOME=$d tests/rig/begin-when-known --said 'found by those of its agent' build/kvmscope run --sampler kick --verbose "
 		"--pmu off --agent --timeout 250 --mem 256M --cpus 2 "
 		"--stack-time 100ms -F 499 -o $d/perf.data --kernel %s --initrd " INITRD
 		" --append 'console=ttyS0 quiet panic=-1 pti=off kvmscope.wait "

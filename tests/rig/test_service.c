@@ -37,7 +37,7 @@ static bool make_initrd(const char *system)
 /*
  * Each guest begins when its kernel is located, without which there are no symbols; process $run is
  * kvmscope. norandmaps: the emulator translates a program again at each new address, and these
- * systems start hundreds of programs.
+ * systems start hundreds of programs. BPF is the default sampler here.
  */
 #define RECORD                                                                                                                   \
 	"for system in systemd openrc busybox; do d=$PWD/" DIRECTORY                                                             \
@@ -48,7 +48,7 @@ static bool make_initrd(const char *system)
 	" service.init=$system\" < /tmp/$system > $d/output 2> $d/log & run=$!; "                                                \
 	"exec 3> /tmp/$system; until build/kvmscope ctl --name $system status 2>&1 | grep -q Linux && "                          \
 	"grep -q 'service: up' $d/output; do kill -0 $run || break; sleep 1; done; echo >&3; "                                   \
-	"wait $run || { cat $d/output $d/log; exit 1; }; done"
+	"wait $run && grep -q \"sampled by bpf\" $d/log || { cat $d/output $d/log; exit 1; }; done"
 
 static bool record(const char *kernel)
 {

@@ -18,19 +18,19 @@
  * ELF file, and with another kernel's BTF. Each guest begins when its kernel is located; process
  * $run is kvmscope. Once more with the agent, when its tasks have been found.
  */
-#define RECORD_WITHOUT_BTF                                                                                   \
-	"d=$PWD/" WITHOUT_BTF "; for btf in none raw elf another; do o=\"--btf $d/$btf\"; "                  \
-	"[ $btf != none ] || o=; mkdir -p $d/of-$btf; mkfifo /tmp/$btf; "                                    \
-	"HOME=$d/of-$btf build/kvmscope run --pmu off --timeout 90 --mem 256M -F 999 --stack-time 100ms $o " \
-	"--from-line 'guest-init: up' -o $d/of-$btf/perf.data --kernel $d/kernel --initrd %s --name $btf "   \
-	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                                 \
-	" kvmscope.run=read+line;tasks+2' < /tmp/$btf & run=$!; "                                            \
-	"exec 3> /tmp/$btf; until build/kvmscope ctl --name $btf status 2>&1 | grep -q Linux; do "           \
-	"kill -0 $run || break; sleep 1; done; echo >&3; wait $run || exit; done; "                          \
-	"mkdir -p $d/of-agent; HOME=$d/of-agent tests/rig/begin-when-known --said '" FOUND "' "              \
-	"build/kvmscope run --verbose --pmu off --agent --timeout 90 --mem 256M -F 999 --stack-time 100ms "  \
-	"--from-line 'guest-init: waits' -o $d/of-agent/perf.data --kernel $d/kernel --initrd %s "           \
-	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                                 \
+#define RECORD_WITHOUT_BTF                                                                                                  \
+	"d=$PWD/" WITHOUT_BTF "; for btf in none raw elf another; do o=\"--btf $d/$btf\"; "                                 \
+	"[ $btf != none ] || o=; mkdir -p $d/of-$btf; mkfifo /tmp/$btf; "                                                   \
+	"HOME=$d/of-$btf build/kvmscope run --sampler kick --pmu off --timeout 90 --mem 256M -F 999 --stack-time 100ms $o " \
+	"--from-line 'guest-init: up' -o $d/of-$btf/perf.data --kernel $d/kernel --initrd %s --name $btf "                  \
+	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                                                \
+	" kvmscope.run=read+line;tasks+2' < /tmp/$btf & run=$!; "                                                           \
+	"exec 3> /tmp/$btf; until build/kvmscope ctl --name $btf status 2>&1 | grep -q Linux; do "                          \
+	"kill -0 $run || break; sleep 1; done; echo >&3; wait $run || exit; done; "                                         \
+	"mkdir -p $d/of-agent; HOME=$d/of-agent tests/rig/begin-when-known --said '" FOUND "' "                             \
+	"build/kvmscope run --sampler kick --verbose --pmu off --agent --timeout 90 --mem 256M -F 999 --stack-time 100ms "  \
+	"--from-line 'guest-init: waits' -o $d/of-agent/perf.data --kernel $d/kernel --initrd %s "                          \
+	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                                                \
 	" kvmscope.wait kvmscope.run=tasks+2'"
 #define FOUND "found by those of its agent"
 

@@ -432,7 +432,7 @@ TEST(userland, files_are_read_from_the_disk_when_a_run_ends)
 		return;
 	rig_run(&result, 240,
 		"d=$PWD/build/rig/disk-names; rm -rf $d; mkdir -p $d; "
-		"HOME=$d tests/rig/begin-when-known build/kvmscope run --pmu off --timeout 200 --mem 256M -F 499 "
+		"HOME=$d tests/rig/begin-when-known build/kvmscope run --sampler kick --pmu off --timeout 200 --mem 256M -F 499 "
 		"--no-call-graph -o $d/perf.data --disk " USERLAND_DISK
 		",ro --kernel %s --initrd %s "
 		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.wait kvmscope.run="

@@ -200,10 +200,10 @@ static void check_coexistence(const struct rig_result *result, const char *path)
  */
 #define INITRD "build/initrd/6.1-debugger.cpio"
 /* The ring has room for some seconds during which the emulator does not run the collector. */
-#define COMMAND                                                                                            \
-	PREPARE "build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
-		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "        \
-		"--append 'console=ttyS0 quiet mitigations=off " QUICK_BOOT " kvmscope.wait "              \
+#define COMMAND                                                                                                           \
+	PREPARE "build/kvmscope run --sampler kick %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
+		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "                       \
+		"--append 'console=ttyS0 quiet mitigations=off " QUICK_BOOT " kvmscope.wait "                             \
 		"kvmscope.run=debugger+%d+%d;gdb-watch+%d'" BEGIN_WHEN_WATCHED("2") "wait $run"
 
 static void check_debugger(enum rig_kind kind, const char *options, const char *data)
@@ -285,14 +285,14 @@ static void check_loss_is_reported(const struct rig_result *result, const char *
 }
 
 /* The guest ends when it gets another line, after bp list has shown the loss. */
-#define COMMAND_OF_LOSS                                                                                \
-	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "      \
-		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                           \
-		"--append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.wait kvmscope.run="             \
-		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                              \
-			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 1; " \
-			     "build/kvmscope ctl --socket $d/socket bp list | "                        \
-			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "      \
+#define COMMAND_OF_LOSS                                                                                          \
+	PREPARE "build/kvmscope run --sampler kick --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 " \
+		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                                     \
+		"--append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.wait kvmscope.run="                       \
+		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                                        \
+			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 1; "           \
+			     "build/kvmscope ctl --socket $d/socket bp list | "                                  \
+			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "                \
 			     "cat $d/list >&2; echo >&3; wait $run"
 
 /*

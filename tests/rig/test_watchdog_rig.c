@@ -6,7 +6,7 @@
 #include "tests/rig/rig.h"
 
 #define RUN                                                                                        \
-	"build/kvmscope run --no-buildid-cache --no-control -o /tmp/perf.data --flight 1s -F 1000 "
+	"build/kvmscope run --sampler kick --no-buildid-cache --no-control -o /tmp/perf.data --flight 1s -F 1000 "
 
 TEST(watchdog_rig, only_a_spinning_kernel_is_reported_as_stuck)
 {

@@ -85,16 +85,23 @@ static int attach_outside(const struct guest_sample *programs, unsigned int trac
 					   strerror(errno));
 }
 
+enum bpf_kvm bpf_kvm(void)
+{
+	if (!access("/sys/module/kvm_intel", F_OK))
+		return BPF_KVM_INTEL;
+	return access("/sys/module/kvm_amd", F_OK) ? BPF_KVM_OTHER : BPF_KVM_AMD;
+}
+
 static int load(struct guest_sample *programs, const struct btf *kernel)
 {
-	const bool intel = !access("/sys/module/kvm_intel", F_OK);
+	const bool intel = bpf_kvm() == BPF_KVM_INTEL;
 	struct kvm_exit_tracepoint tracepoint = { 0 };
 	int error = prepare_outside(programs, &tracepoint);
 
 	if (error)
 		return error;
 	bpf_map__set_max_entries(programs->maps.rip_events, (uint32_t)rip_events_count());
-	programs->rodata->is_amd = !intel && !access("/sys/module/kvm_amd", F_OK);
+	programs->rodata->is_amd = bpf_kvm() == BPF_KVM_AMD;
 	programs->rodata->can_cast =
 		!shared.avoid_cast &&
 		btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;

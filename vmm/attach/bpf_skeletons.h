@@ -74,6 +74,10 @@ int bpf_outside_add(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, __u
 		    uint64_t period, uint32_t wanted);
 void bpf_outside_remove(const struct bpf_vm *vm, __u32 tid);
 
+/* Whose KVM this kernel has, built in or as a module. Any thread. */
+enum bpf_kvm { BPF_KVM_OTHER, BPF_KVM_AMD, BPF_KVM_INTEL };
+enum bpf_kvm bpf_kvm(void);
+
 /* True for guests of kvm_intel, whose RSP and CR3 are mostly unknown. While a VM is open. */
 bool bpf_programs_are_intel(void);
 

@@ -13,11 +13,25 @@ static const char *why_kicks(const struct run_options *options)
 {
 	if (options->clock == RUN_CLOCK_WALL)
 		return "a halted vCPU gets no interrupts of the clock";
-	if (options->record.callchains)
-		return "kicks unwind the whole stack, and look up mappings, while the vCPU is stopped";
-	if (!options->agent)
-		return "it looks up control groups after the sample, unless --agent reports them";
-	return NULL;
+	switch (bpf_kvm()) {
+	case BPF_KVM_AMD:
+		return NULL;
+	case BPF_KVM_INTEL:
+		return "on kvm_intel it has no kernel call chains";
+	default:
+		return "this KVM may interpret the guest's kernel, whose samples it would miss";
+	}
+}
+
+/* The same, of the loaded kernel. */
+static const char *why_kicks_for(const struct boot_start *kernel)
+{
+	bool is_linux = kernel->protocol != BOOT_MULTIBOOT;
+
+	/* A PVH kernel starts in 32-bit mode. */
+	if (is_linux && (kernel->long_mode || kernel->protocol == BOOT_PVH))
+		return NULL;
+	return "it has kernel call chains of 64-bit Linux only";
 }
 
 static int start(struct attach **result, const struct run_options *options)
@@ -46,41 +60,38 @@ static int start(struct attach **result, const struct run_options *options)
 	return error;
 }
 
-static int start_if_as_good(struct attach **attach, const struct run_options *options)
-{
-	int error = start(attach, options);
-
-	if (error || !bpf_programs_are_intel())
-		return error;
-	attach_close(*attach);
-	*attach = NULL;
-	return error_set(
-		-ENOTSUP,
-		"on kvm_intel it has no kernel call chains, and no tasks of a guest that is not Linux");
-}
-
 bool run_bpf_is_tried(const struct run_options *options)
 {
 	return options->profile && (options->sampler == RUN_SAMPLER_BPF ||
 				    (options->sampler == RUN_SAMPLER_AUTO && !why_kicks(options)));
 }
 
-int run_bpf_start(struct attach **attach, const struct run_options *options)
+static void start_automatically(struct attach **attach, const struct run_options *options,
+				const struct machine *machine)
 {
-	bool automatic = options->sampler == RUN_SAMPLER_AUTO;
-	const char *why = automatic ? why_kicks(options) : NULL;
+	const char *why = why_kicks(options);
+
+	if (!why)
+		why = why_kicks_for(machine_boot_start(machine));
+	if (!why && start(attach, options))
+		why = error_message();
+	if (why)
+		log_debug("sampled by kicks, not by bpf: %s", why);
+	else
+		log_debug("sampled by bpf: the guest does not exit for samples");
+}
+
+int run_bpf_start(struct attach **attach, const struct run_options *options,
+		  const struct machine *machine)
+{
 	int error = 0;
 
 	*attach = NULL;
-	if (options->sampler != RUN_SAMPLER_KICK && !why)
-		error = automatic ? start_if_as_good(attach, options) : start(attach, options);
-	if (error && !automatic)
-		return error;
-	if (*attach)
+	if (options->sampler == RUN_SAMPLER_AUTO)
+		start_automatically(attach, options, machine);
+	else if (options->sampler == RUN_SAMPLER_BPF)
+		error = start(attach, options);
+	if (options->sampler == RUN_SAMPLER_BPF && !error)
 		log_info("sampled by bpf: the guest does not exit for samples");
-	else if (error)
-		log_info("sampled by kicks, not by bpf: %s; see --sampler", error_message());
-	else if (automatic)
-		log_debug("sampled by kicks, not by bpf: %s", why);
-	return 0;
+	return error;
 }

@@ -486,7 +486,7 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 			"or SIGUSR2 to process %d writes them",
 			(unsigned long long)profile->options->ring_size >> 10, getpid());
 	vm_view_init(&profile->view, &machine_vm(machine)->memory);
-	error = run_bpf_start(&profile->attach, profile->options);
+	error = run_bpf_start(&profile->attach, profile->options, machine);
 	if (!error)
 		error = create_sampler(profile);
 	run_watch_join(profile->watch, profile->sampler, &profile->view.view, machine_vm(machine));
