@@ -24,6 +24,7 @@ static void check_states(const char *text)
 	if (thread_status_parse(text, &status) && !status.state)
 		abort();
 	thread_cpu_times_parse(text, &times);
+	proc_parse_guest_ticks(text);
 }
 
 static void check_code(const uint8_t *bytes, size_t size)

@@ -304,6 +304,7 @@ void attach_record_sample(void *context, struct sample *sample, struct guest_cal
 			mark_other_kernel(sample, chain);
 		else
 			record_guest(attach, sample, chain, stack);
+		attach->unsampled.sampled += sample->event ? 0 : sample->period;
 		atomic_fetch_add(sample->event ? &attach->outside : &attach->guest, 1);
 	}
 	write_record(attach->rings[sample->vcpu], sample, chain, &attach->space.map,
@@ -319,6 +320,8 @@ void attach_record_lost(void *context, unsigned int id, uint64_t count)
 	assert(id < attach->ring_count);
 	attach->recorded++;
 	atomic_fetch_add(&attach->lost, count);
+	if (attach->target.frequency)
+		attach->unsampled.sampled += count * NS_PER_S / attach->target.frequency;
 	lost = ring_reserve(attach->rings[id], RECORD_LOST, sizeof(*lost));
 	if (lost)
 		*lost = (struct sample_lost){ .count = count };

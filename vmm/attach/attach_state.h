@@ -39,6 +39,14 @@ struct kernel_callchains {
 	uint64_t whole;
 };
 
+/* Guest time without a sampled thread (attach_unsampled.c), in ns. */
+struct unsampled_time {
+	uint64_t until;      /* watched until then; 0: not watched */
+	uint64_t next;       /* when it is counted next */
+	uint64_t guest, cpu; /* the process's times when it was counted */
+	uint64_t sampled;    /* time that samples and losses since then stand for */
+};
+
 struct attach {
 	struct vmm_process *process;
 	struct vmm_memory memory;
@@ -64,9 +72,10 @@ struct attach {
 	/* Owned by the attach thread, up to the next empty line. */
 	uint64_t next_scan, last_scan, previous_scan; /* ns */
 	struct thread_exits exits;
-	unsigned int replaced;        /* exited vCPU threads; the threads that replace them are
-				       * searched until replaced_until */
-	uint64_t replaced_until;      /* ns */
+	unsigned int replaced;   /* exited vCPU threads; the threads that replace them are
+				  * searched until replaced_until */
+	uint64_t replaced_until; /* ns */
+	struct unsampled_time unsampled;
 	struct vmm_process_size size; /* at the last scan for vCPUs */
 	bool stopped;                 /* the thread was asked to stop */
 	bool arriving;                /* a vCPU exists that the backend has not seen running yet */
@@ -129,6 +138,13 @@ static inline uint64_t attach_now(void)
 void attach_record_sample(void *context, struct sample *sample, struct guest_callchain *chain,
 			  const struct attach_guest_state *stack);
 void attach_record_lost(void *context, unsigned int id, uint64_t count);
+
+/* A vCPU's thread has exited or is unknown: guest time that is not sampled is counted as lost for
+ * some seconds. The attach thread, or the opener before that runs. */
+void attach_unsampled_watch(struct attach *attach);
+
+/* Counts the time once a second, or NOW: before sampling changes. The attach thread. */
+void attach_unsampled_count(struct attach *attach, bool now);
 
 /* True if call chains are requested and the backend supplies them. Any thread. */
 bool attach_needs_callchains(const struct attach *attach);

@@ -135,10 +135,13 @@ static int add_new(struct attach *attach)
 			report_no_ring(attach, vcpu->id);
 			continue;
 		}
+		if (!vcpu->tid)
+			attach_unsampled_watch(attach);
 		if (!vcpu->tid || find(attach->sampled, attach->sampled_count, vcpu))
 			continue;
 		error = add_vcpu(attach, vcpu);
 		if (error == -ESRCH) {
+			attach_unsampled_watch(attach);
 			attach->arriving = true;
 			continue;
 		}
@@ -377,6 +380,7 @@ static void follow_exits(struct attach *attach)
 	uint64_t time = attach_now();
 
 	if (exited) {
+		attach_unsampled_watch(attach);
 		attach->replaced += exited;
 		attach->replaced_until = time + REPLACED_WITHIN;
 		attach->next_scan = time;
@@ -393,6 +397,7 @@ static bool scan_if_due(struct attach *attach)
 	int error;
 
 	follow_exits(attach);
+	attach_unsampled_count(attach, false);
 	wall_clock_update(&attach->wall, attach->process, attach->sampled, attach->sampled_count);
 	time = attach_now();
 	if (time < attach->next_scan)
@@ -477,6 +482,7 @@ static int apply_frequency(struct attach *attach, unsigned int frequency)
 
 	if (frequency == attach->ticks)
 		return 0;
+	attach_unsampled_count(attach, true);
 	if (frequency) {
 		attach->target.frequency = frequency;
 		atomic_store(&attach->hertz, frequency);
@@ -513,6 +519,7 @@ void *attach_run(void *context)
 		found = attach_drain(attach);
 		answer_request(attach);
 	} while (running && scan_if_due(attach));
+	attach_unsampled_count(attach, true);
 	wall_clock_finish(&attach->wall, attach->process, attach->sampled, attach->sampled_count);
 	request_end(&attach->request);
 	if (!attach->stopped)

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shared/clock_ns.h"
 #include "vmm/attach/process.h"
 
 int proc_open(pid_t pid)
@@ -267,4 +268,31 @@ bool thread_cpu_times_of(int directory, pid_t tid, struct thread_cpu_times *time
 	if (fd >= 0)
 		close(fd);
 	return read;
+}
+
+/* Numbers of fields, proc(5): the name, in parentheses, may contain anything. */
+#define FIELD_NAME       2
+#define FIELD_GUEST_TIME 43
+
+uint64_t proc_parse_guest_ticks(const char *text)
+{
+	const char *at = strrchr(text, ')');
+
+	for (int field = FIELD_NAME; at && field < FIELD_GUEST_TIME; field++) {
+		at = strchr(at, ' ');
+		at = at ? at + 1 : NULL;
+	}
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+uint64_t proc_guest_time(int directory)
+{
+	int fd = openat(directory, "stat", O_RDONLY | O_CLOEXEC);
+	char text[1024];
+	bool read = fd >= 0 && read_text(fd, text, sizeof(text));
+
+	if (fd >= 0)
+		close(fd);
+	return read ? proc_parse_guest_ticks(text) * (NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK))
+		    : 0;
 }

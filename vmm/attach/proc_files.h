@@ -95,8 +95,14 @@ bool thread_cpu_times_read(int fd, struct thread_cpu_times *times);
 /* Opens "schedstat" of thread TID of the process at DIRECTORY, and reads it. */
 bool thread_cpu_times_of(int directory, pid_t tid, struct thread_cpu_times *times);
 
+/* CPU time of the process's guests, in ns: KVM's runs of all vCPUs, those of exited threads
+ * included, as the host's ticks found them. 0: unknown. */
+uint64_t proc_guest_time(int directory);
+
 /* Parse the text of these files. */
 bool thread_status_parse(const char *text, struct thread_status *status);
 bool thread_cpu_times_parse(const char *text, struct thread_cpu_times *times);
+/* "guest_time" of the file "stat", in ticks of sysconf(_SC_CLK_TCK); 0: not found. */
+uint64_t proc_parse_guest_ticks(const char *text);
 
 #endif

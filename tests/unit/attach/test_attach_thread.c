@@ -110,6 +110,18 @@ TEST(attach_thread, a_thread_that_switches_stacks_is_detected)
 	free(context.uc_stack.ss_sp);
 }
 
+TEST(attach_thread, guest_time_of_a_process_is_read)
+{
+	/* Fields 3 to 44 of /proc/PID/stat are their own numbers. */
+	char text[512] = "4711 (a) 9 (b) R";
+
+	CHECK_EQUAL(proc_parse_guest_ticks(text), 0);
+	for (int field = 4; field <= 44; field++)
+		snprintf(text + strlen(text), 8, " %d", field);
+	CHECK_EQUAL(proc_parse_guest_ticks(text), 43);
+	CHECK_EQUAL(proc_parse_guest_ticks(""), 0);
+}
+
 TEST(attach_thread, the_status_of_a_thread_is_read)
 {
 	struct thread_status status;
