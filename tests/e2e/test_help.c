@@ -120,26 +120,11 @@ TEST(help, completion_offers_running_domains)
 	free(offered);
 }
 
-/* If the shell is not installed, that is reported and its part is skipped. */
-static void check_syntax(const char *shell, const char *file)
-{
-	char command[256];
-
-	snprintf(command, sizeof(command), "command -v %s", shell);
-	if (!command_succeeds(command)) {
-		printf("%s is not installed: %s was not parsed\n", shell, file);
-		return;
-	}
-	snprintf(command, sizeof(command), "%s -n %s", shell, file);
-	if (!command_succeeds(command))
-		FAIL_TEST("%s: syntax errors", command);
-}
-
 /*
  * Zsh and Fish run the program that is installed for Bash, which prints candidates for the last
  * word.
  */
-TEST(help, zsh_and_fish_completion_offers_the_same)
+TEST(help, completion_prints_candidates_for_other_shells)
 {
 	char *offered = command_output(
 		NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; export -f kvmscope; "
@@ -151,7 +136,47 @@ TEST(help, zsh_and_fish_completion_offers_the_same)
 
 	CHECK_STRING(offered, "report\n.\n--backend=perf\n--backend=ptrace\n.\ncomm,pid\n.\n.\n");
 	free(offered);
-	check_syntax("bash", "docs/completion/kvmscope.bash");
-	check_syntax("zsh", "docs/completion/kvmscope.zsh");
-	check_syntax("fish", "docs/completion/kvmscope.fish");
+	CHECK(command_succeeds("bash -n docs/completion/kvmscope.bash"));
+}
+
+#define PREFIX "build/completion"
+#define SHELLS "build/cache/shells/files"
+
+/* As installed below a prefix, with a virsh that lists two domains. */
+static const char make_prefix[] =
+	"rm -rf " PREFIX "; mkdir -p " PREFIX "/bin " PREFIX "/share/bash-completion/completions"
+	" && cp docs/completion/kvmscope.bash " PREFIX "/share/bash-completion/completions/kvmscope"
+	" && printf '#!/bin/sh\\nexec build/kvmscope \"$@\"\\n' > " PREFIX "/bin/kvmscope"
+	" && printf '#!/bin/sh\\necho web; echo web two\\n' > " PREFIX "/bin/virsh"
+	" && chmod +x " PREFIX "/bin/*";
+
+static void check_shell(const char *command)
+{
+	int status;
+	char *offered = command_output(&status, "PATH=$PWD/" PREFIX "/bin:$PATH; %s 2>&1", command);
+
+	CHECK_EQUAL(status, 0);
+	CHECK_STRING(offered,
+		     "report\nweb\nweb two\n--domain=web\n--domain=web two\nperf\nptrace\n");
+	free(offered);
+}
+
+/* Zsh's completion is called as Zsh calls it. */
+TEST(help, zsh_and_fish_complete_commands_and_domains)
+{
+	if (!command_succeeds("tests/rig/fetch-packages shells zsh fish libpcre2-32-0 > /dev/null"))
+		SKIP("zsh and fish cannot be fetched from this machine's Debian mirror");
+	REQUIRE(command_succeeds(make_prefix));
+	check_shell("LD_LIBRARY_PATH=" SHELLS "/usr/lib/x86_64-linux-gnu HOME=/nonexistent " SHELLS
+		    "/usr/bin/fish --no-config -c 'source docs/completion/kvmscope.fish; "
+		    "complete -C \"kvmscope rep\"; complete -C \"kvmscope attach --domain w\"; "
+		    "complete -C \"kvmscope attach --domain=w\"; "
+		    "complete -C \"kvmscope attach --backend p\"'");
+	check_shell(SHELLS "/bin/zsh -f -c 'module_path=(" SHELLS
+			   "/usr/lib/x86_64-linux-gnu/zsh/*); "
+			   "compadd() { shift; print -rl -- $@ }; "
+			   "offer() { words=(\"$@\") CURRENT=$#; . docs/completion/kvmscope.zsh }; "
+			   "offer kvmscope rep; offer kvmscope attach --domain w; "
+			   "offer kvmscope attach --domain=w; offer kvmscope attach --backend p'");
+	CHECK(command_succeeds("rm -r " PREFIX));
 }
