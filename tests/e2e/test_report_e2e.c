@@ -476,7 +476,7 @@ TEST(report, every_form_of_a_file_that_is_cut_off_says_so)
 	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	free(command_output(NULL,
 			    "cd %s; head -c $(($(stat -c %%s perf.data) / 2)) perf.data > half; "
-			    "head -c 400 perf.data > head",
+			    "head -c 400 perf.data > head; head -c 200 perf.data > start",
 			    fixture.home));
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		int status;
@@ -491,6 +491,11 @@ TEST(report, every_form_of_a_file_that_is_cut_off_says_so)
 				      fixture.home);
 		CHECK_EQUAL(status, 1);
 		CHECK(strstr(text, "has no sample yet"));
+		free(text);
+		text = command_output(&status, "build/kvmscope %s %s/start 2>&1", commands[i],
+				      fixture.home);
+		CHECK_EQUAL(status, 1);
+		CHECK(strstr(text, "start is cut off, or broken: its 200 bytes"));
 		free(text);
 	}
 	named_guest_end(&fixture);

@@ -31,6 +31,16 @@ static int broken(const struct perf_data_reader *reader, const char *what)
 	return error_set(-EINVAL, "%s is not a valid perf.data file: %s", reader->path, what);
 }
 
+/* Nothing of the file can be read. A wrong offset looks the same. */
+static int cut_off(const struct perf_data_reader *reader)
+{
+	return error_set(
+		-EINVAL,
+		"%s is cut off, or broken: its %llu bytes end before its description does, so "
+		"no sample can be shown",
+		reader->path, (unsigned long long)reader->input.size);
+}
+
 /* Reads a section of the file; the caller frees *CONTENT. */
 static int load_section(struct perf_data_reader *reader, struct perf_data_section section,
 			uint8_t **content)
@@ -45,7 +55,7 @@ static int load_section(struct perf_data_reader *reader, struct perf_data_sectio
 	if (perf_data_input_at(&reader->input, section.offset, *content, section.size))
 		return 0;
 	free(*content);
-	return broken(reader, "a section is outside the file");
+	return cut_off(reader);
 }
 
 static int read_attribute(struct perf_data_reader *reader, struct span attribute)
@@ -142,7 +152,7 @@ static int read_file_header(struct perf_data_reader *reader)
 	if (error)
 		return error;
 	if (header.data.offset > reader->input.size)
-		return broken(reader, "its data section is outside the file");
+		return cut_off(reader);
 	reader->data = header.data;
 	if (!header.data.size || header.data.size > reader->input.size - header.data.offset) {
 		reader->records.summary.cut_off = true;
