@@ -139,21 +139,32 @@ TEST(help, completion_prints_candidates_for_other_shells)
 	CHECK(command_succeeds("bash -n docs/completion/kvmscope.bash"));
 }
 
-#define PREFIX "build/completion"
 #define SHELLS "build/cache/shells/files"
 
-/* As installed below a prefix, with a virsh that lists two domains. */
-static const char make_prefix[] =
-	"rm -rf " PREFIX "; mkdir -p " PREFIX "/bin " PREFIX "/share/bash-completion/completions"
-	" && cp docs/completion/kvmscope.bash " PREFIX "/share/bash-completion/completions/kvmscope"
-	" && printf '#!/bin/sh\\nexec build/kvmscope \"$@\"\\n' > " PREFIX "/bin/kvmscope"
-	" && printf '#!/bin/sh\\necho web; echo web two\\n' > " PREFIX "/bin/virsh"
-	" && chmod +x " PREFIX "/bin/*";
+/* Installs what make test has built below DIRECTORY. */
+#define INSTALL(directory)                                                                         \
+	"rm -rf " directory "; env -u MAKEFLAGS -u MAKELEVEL "                                     \
+	"make -s -o all -o man install MAN_PAGES= PREFIX=/usr DESTDIR=" directory
+
+/* The agent's symbols name its functions in a profile of the guest. */
+TEST(install, strips_all_programs_but_the_agent)
+{
+	char *symbols;
+
+	REQUIRE(command_succeeds(INSTALL("build/stripped")));
+	symbols =
+		command_output(NULL, "cd build/stripped/usr; for i in bin/kvmscope sbin/kvmscoped "
+				     "bin/kvmscope-agent; do nm $i 2>&1 | grep -c -w main; done");
+	CHECK_STRING(symbols, "0\n0\n1\n");
+	free(symbols);
+	CHECK(command_succeeds("rm -r build/stripped"));
+}
 
 static void check_shell(const char *command)
 {
 	int status;
-	char *offered = command_output(&status, "PATH=$PWD/" PREFIX "/bin:$PATH; %s 2>&1", command);
+	char *offered = command_output(&status, "PATH=$PWD/build/completed/usr/bin:$PATH; %s 2>&1",
+				       command);
 
 	CHECK_EQUAL(status, 0);
 	CHECK_STRING(offered,
@@ -166,7 +177,10 @@ TEST(help, zsh_and_fish_complete_commands_and_domains)
 {
 	if (!command_succeeds("tests/rig/fetch-packages shells zsh fish libpcre2-32-0 > /dev/null"))
 		SKIP("zsh and fish cannot be fetched from this machine's Debian mirror");
-	REQUIRE(command_succeeds(make_prefix));
+	REQUIRE(command_succeeds(INSTALL("build/completed")));
+	CHECK(command_succeeds("cd build/completed/usr/bin && "
+			       "printf '#!/bin/sh\\necho web; echo web two\\n' > virsh && "
+			       "chmod 755 virsh"));
 	check_shell("LD_LIBRARY_PATH=" SHELLS "/usr/lib/x86_64-linux-gnu HOME=/nonexistent " SHELLS
 		    "/usr/bin/fish --no-config -c 'source docs/completion/kvmscope.fish; "
 		    "complete -C \"kvmscope rep\"; complete -C \"kvmscope attach --domain w\"; "
@@ -178,5 +192,5 @@ TEST(help, zsh_and_fish_complete_commands_and_domains)
 			   "offer() { words=(\"$@\") CURRENT=$#; . docs/completion/kvmscope.zsh }; "
 			   "offer kvmscope rep; offer kvmscope attach --domain w; "
 			   "offer kvmscope attach --domain=w; offer kvmscope attach --backend p'");
-	CHECK(command_succeeds("rm -r " PREFIX));
+	CHECK(command_succeeds("rm -r build/completed"));
 }
