@@ -110,6 +110,11 @@ struct span guest_bytes(const struct boot_fixture *fixture, uint64_t gpa, uint64
 	return span_of(bytes, bytes ? size : 0);
 }
 
+void check_command_line(const struct boot_fixture *fixture, uint64_t gpa, const char *expected)
+{
+	CHECK_STRING((const char *)guest_bytes(fixture, gpa, strlen(expected) + 1).data, expected);
+}
+
 uint8_t image_pattern(size_t offset)
 {
 	return (uint8_t)(offset * 7 + (offset >> 8) + 1);
@@ -155,9 +160,9 @@ static void put_multiboot(struct image *image, size_t offset, uint32_t flags)
 #define NOTE_OFFSET     0x300
 #define SECTIONS_OFFSET (ELF_OFFSET + ELF_FILE_SIZE)
 
-static size_t put_note(struct image *image, uint32_t entry)
+static size_t put_note(struct image *image, const struct elf_spec *spec)
 {
-	const struct {
+	struct {
 		Elf64_Nhdr other;
 		char other_name[8];
 		uint32_t other_value;
@@ -165,9 +170,11 @@ static size_t put_note(struct image *image, uint32_t entry)
 		char name[4];
 		uint64_t entry;
 	} __attribute__((packed)) notes = {
-		{ 5, 4, 18 }, "NoXen", 1, { 4, 8, 18 }, "Xen", entry,
+		{ 6, 4, 18 }, "NoXen", 1, { 4, 8, 18 }, "Xen", spec->pvh_entry,
 	};
 
+	if (spec->linux_note)
+		memcpy(notes.other_name, "Linux", sizeof("Linux"));
 	memcpy(image->bytes + NOTE_OFFSET, &notes, sizeof(notes));
 	return sizeof(notes);
 }
@@ -219,7 +226,7 @@ void image_elf(struct image *image, const struct elf_spec *spec)
 
 	*image = (struct image){ .size = SECTIONS_OFFSET +
 					 (spec->symbols ? 2 * sizeof(Elf64_Shdr) : 0) };
-	note_size = spec->pvh_entry ? put_note(image, spec->pvh_entry) : 0;
+	note_size = spec->pvh_entry ? put_note(image, spec) : 0;
 	if (spec->multiboot)
 		put_multiboot(image, 0x200, 0);
 	if (spec->is_64)

@@ -49,6 +49,9 @@ void check_corrupted(const struct image *image, enum boot_protocol protocol);
 /* Guest memory as a span. If it is not RAM, the test fails and the span is empty. */
 struct span guest_bytes(const struct boot_fixture *fixture, uint64_t gpa, uint64_t size);
 
+/* The guest has EXPECTED as its command line at GPA. */
+void check_command_line(const struct boot_fixture *fixture, uint64_t gpa, const char *expected);
+
 /* The pattern that fills images: the byte at OFFSET of the loaded part. */
 uint8_t image_pattern(size_t offset);
 
@@ -68,6 +71,7 @@ struct elf_spec {
 	bool is_64;
 	uint64_t entry;
 	uint32_t pvh_entry; /* 0: no note */
+	bool linux_note;    /* beside the one of the entry */
 	bool symbols;
 	bool multiboot; /* a header without addresses at 0x200 */
 };

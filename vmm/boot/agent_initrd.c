@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "shared/span.h"
+#include "vmm/boot/linux_parameters.h"
 
 #define AGENT "kvmscope-agent"
 
@@ -80,34 +81,10 @@ uint8_t *agent_initrd_archive(size_t *size)
 	return cpio_program(AGENT, span_of(agent_initrd_program_start, program), size);
 }
 
-static bool starts(const char *word, const char *with)
-{
-	return !strncmp(word, with, strlen(with));
-}
-
-/* Number of bytes before the word "--", which ends the kernel's parameters. *INIT is the value
- * of the last rdinit=, or NULL. */
-static size_t kernel_part(const char *line, const char **init)
-{
-	const char *word = line;
-
-	*init = NULL;
-	while (*(word += strspn(word, " "))) {
-		size_t length = strcspn(word, " ");
-
-		if (length == 2 && starts(word, "--"))
-			break;
-		if (starts(word, "rdinit="))
-			*init = word + strlen("rdinit=");
-		word += length;
-	}
-	return (size_t)(word - line);
-}
-
 char *agent_initrd_command_line(const char *append)
 {
 	const char *init;
-	size_t before = kernel_part(append, &init);
+	size_t before = linux_parameter_find(append, "rdinit=", &init);
 	char *line = NULL;
 	bool blank = !before || append[before - 1] == ' ';
 	int length;

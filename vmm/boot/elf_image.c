@@ -140,24 +140,31 @@ static bool read_entry_note(struct span notes, uint64_t offset, uint32_t size, u
 	return size == sizeof(*entry) && span_u32(notes, offset, entry);
 }
 
-static bool find_entry_note(struct span notes, uint64_t alignment, uint32_t *entry)
+static bool has_name(struct span notes, uint64_t offset, const Elf64_Nhdr *note, const char *name)
+{
+	struct span bytes;
+
+	return note->n_namesz == strlen(name) + 1 &&
+	       span_part(notes, offset + sizeof(*note), note->n_namesz, &bytes) &&
+	       !memcmp(bytes.data, name, bytes.size);
+}
+
+static void read_notes(struct span notes, uint64_t alignment, struct elf_image *image)
 {
 	Elf64_Nhdr note; /* the same in both classes */
 	uint64_t offset = 0;
-	char name[4];
 
 	while (span_copy(notes, offset, &note, sizeof(note))) {
 		uint64_t description =
 			offset + align_up(sizeof(note) + (uint64_t)note.n_namesz, alignment);
 
-		if (note.n_type == XEN_ELFNOTE_PHYS32_ENTRY && note.n_namesz == sizeof(name) &&
-		    span_copy(notes, offset + sizeof(note), name, sizeof(name)) &&
-		    !memcmp(name, "Xen", 4) &&
-		    read_entry_note(notes, description, note.n_descsz, entry))
-			return true;
+		image->is_linux |= has_name(notes, offset, &note, "Linux");
+		if (!image->has_pvh_entry && note.n_type == XEN_ELFNOTE_PHYS32_ENTRY &&
+		    has_name(notes, offset, &note, "Xen"))
+			image->has_pvh_entry = read_entry_note(notes, description, note.n_descsz,
+							       &image->pvh_entry);
 		offset = description + align_up(note.n_descsz, alignment);
 	}
-	return false;
 }
 
 /* Linux pads notes to 4 bytes regardless of p_align; others follow p_align. */
@@ -166,12 +173,11 @@ static void add_notes(const struct kernel_file *file, const Elf64_Phdr *header,
 {
 	struct span notes;
 
-	if (image->has_pvh_entry ||
-	    !span_part(file->bytes, header->p_offset, header->p_filesz, &notes))
+	if (!span_part(file->bytes, header->p_offset, header->p_filesz, &notes))
 		return;
-	image->has_pvh_entry =
-		find_entry_note(notes, 4, &image->pvh_entry) ||
-		(header->p_align == 8 && find_entry_note(notes, 8, &image->pvh_entry));
+	read_notes(notes, 4, image);
+	if (header->p_align == 8)
+		read_notes(notes, 8, image);
 }
 
 static int read_segments(const struct kernel_file *file, const Elf64_Ehdr *header,

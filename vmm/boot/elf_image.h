@@ -27,6 +27,7 @@ struct elf_image {
 	size_t segment_count;
 	bool has_pvh_entry;
 	uint32_t pvh_entry;   /* of XEN_ELFNOTE_PHYS32_ENTRY, inside a segment */
+	bool is_linux;        /* has a note of Linux, which vmlinux has since 4.19 */
 	bool has_interpreter; /* PT_INTERP: a program, or a kernel of FreeBSD */
 	bool has_symbols;     /* a symbol table of its own */
 };

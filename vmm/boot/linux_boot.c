@@ -217,7 +217,7 @@ int bzimage_load(struct loader *loader)
 	if (!error)
 		error = loader_place_initrd(loader, params.hdr.initrd_addr_max, &initrd);
 	if (!error)
-		error = loader_place_command_line(loader, "", params.hdr.cmdline_size);
+		error = loader_place_linux_command_line(loader, params.hdr.cmdline_size);
 	if (error)
 		return error;
 	params.hdr.code32_start = (uint32_t)(loader->start->rip - entry_offset(&params.hdr));
@@ -253,7 +253,7 @@ int elf64_load(struct loader *loader)
 	if (!error)
 		error = loader_place_initrd(loader, LAYOUT_MAPPED - 1, &initrd);
 	if (!error)
-		error = loader_place_command_line(loader, "", LINUX_COMMAND_LINE_MAX);
+		error = loader_place_linux_command_line(loader, LINUX_COMMAND_LINE_MAX);
 	if (error)
 		return error;
 	loader->start->long_mode = true;

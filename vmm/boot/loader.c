@@ -7,6 +7,7 @@
 #include "shared/error.h"
 #include "vmm/boot/acpi.h"
 #include "vmm/boot/address_map.h"
+#include "vmm/boot/linux_parameters.h"
 
 #define PAGE_MASK_4K 0xfffull
 
@@ -134,9 +135,14 @@ int loader_place_text(const struct loader *loader, const char *text, uint64_t la
 	return loader_write(loader->memory, placed->gpa, text, placed->size + 1);
 }
 
+static const char *appended(const struct loader *loader)
+{
+	return loader->options->append ? loader->options->append : "";
+}
+
 int loader_place_command_line(const struct loader *loader, const char *prefix, uint64_t limit)
 {
-	const char *append = loader->options->append ? loader->options->append : "";
+	const char *append = appended(loader);
 	const uint64_t line = loader->low + LOW_COMMAND_LINE;
 	size_t prefix_length = strlen(prefix);
 	size_t length = strlen(append);
@@ -151,6 +157,18 @@ int loader_place_command_line(const struct loader *loader, const char *prefix, u
 	error = loader_write(loader->memory, line, prefix, prefix_length);
 	return error ? error
 		     : loader_write(loader->memory, line + prefix_length, append, length + 1);
+}
+
+int loader_place_linux_command_line(const struct loader *loader, uint64_t limit)
+{
+	static const char no_pci[] = "pci=off ";
+	const char *append = appended(loader), *pci;
+
+	linux_parameter_find(append, "pci=", &pci);
+	if (pci || strlen(append) + strlen(no_pci) > limit ||
+	    strlen(append) + strlen(no_pci) > LOW_COMMAND_LINE_SIZE - 1)
+		return loader_place_command_line(loader, "", limit);
+	return loader_place_command_line(loader, no_pci, limit);
 }
 
 /* A PC's map below 1 MiB. The hole from VGA to the tables is reserved, so that no kernel

@@ -57,6 +57,11 @@ int loader_place_text(const struct loader *loader, const char *text, uint64_t la
  * NUL not counted. */
 int loader_place_command_line(const struct loader *loader, const char *prefix, uint64_t limit);
 
+/* The same for Linux, after "pci=off ": the machine has no PCI, and a search for devices costs two
+ * exits for each place where one could be. A command line with a pci= of its own, or without room
+ * for ours, stays as it is. */
+int loader_place_linux_command_line(const struct loader *loader, uint64_t limit);
+
 /* The memory map, which each boot protocol passes in its own form. ACPI 6.4, 15.1, table 15.4. */
 enum e820_type {
 	E820_RAM = 1,

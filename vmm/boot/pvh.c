@@ -82,7 +82,8 @@ int pvh_load(struct loader *loader)
 	if (!error)
 		error = loader_place_initrd(loader, LAYOUT_MAPPED - 1, &initrd);
 	if (!error)
-		error = loader_place_command_line(loader, "", UINT64_MAX);
+		error = loader->elf.is_linux ? loader_place_linux_command_line(loader, UINT64_MAX)
+					     : loader_place_command_line(loader, "", UINT64_MAX);
 	if (error)
 		return error;
 	loader->start->rip = loader->elf.pvh_entry;

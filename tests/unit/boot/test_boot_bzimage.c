@@ -65,8 +65,7 @@ TEST(boot, zero_page_has_command_line_initrd_rsdp_and_seed)
 	CHECK_EQUAL(params.hdr.type_of_loader, 0xff);
 	CHECK_EQUAL(params.acpi_rsdp_addr, ACPI_START);
 	CHECK_EQUAL(params.hdr.code32_start, BZIMAGE_ADDRESS);
-	CHECK_STRING((const char *)guest_bytes(&fixture, params.hdr.cmd_line_ptr, 64).data,
-		     "console=ttyS0 quiet");
+	check_command_line(&fixture, params.hdr.cmd_line_ptr, "pci=off console=ttyS0 quiet");
 	CHECK_EQUAL(params.hdr.ramdisk_size, sizeof(initrd));
 	CHECK_EQUAL(params.hdr.ramdisk_image, (RAM - sizeof(initrd)) & ~0xfffu);
 	CHECK(!memcmp(guest_bytes(&fixture, params.hdr.ramdisk_image, sizeof(initrd)).data, initrd,
@@ -233,6 +232,32 @@ TEST(boot, command_line_that_is_too_long_is_refused)
 	CHECK_EQUAL(fixture_load(&fixture), 0);
 	fixture_close(&fixture);
 	free(line);
+}
+
+static void check_linux_line(const char *append, const char *expected)
+{
+	struct boot_fixture fixture;
+	struct image image;
+
+	image_bzimage(&image);
+	fixture_image(&fixture, RAM, &image);
+	fixture.options.append = append;
+	CHECK_EQUAL(fixture_load(&fixture), 0);
+	check_command_line(&fixture, zero_page(&fixture).hdr.cmd_line_ptr, expected);
+	fixture_close(&fixture);
+}
+
+TEST(boot, linux_does_not_search_for_pci_unless_its_command_line_says_so)
+{
+	char line[2048] = { 0 };
+
+	check_linux_line("", "pci=off ");
+	check_linux_line("quiet -- pci=conf1", "pci=off quiet -- pci=conf1");
+	check_linux_line("quiet xpci=1", "pci=off quiet xpci=1");
+	check_linux_line("quiet pci=conf1", "quiet pci=conf1");
+	check_linux_line("pci=conf1", "pci=conf1");
+	memset(line, 'a', sizeof(line) - 1);
+	check_linux_line(line, line); /* no room */
 }
 
 TEST(boot, bzimage_truncated_anywhere_is_an_error)

@@ -53,11 +53,29 @@ TEST(boot, pvh_note_is_found_and_start_info_is_complete)
 	CHECK(span_u64(page, 16, &modules) && span_u64(page, 24, &line) &&
 	      span_u64(page, 32, &rsdp) && span_u64(page, 40, &map));
 	CHECK_EQUAL(rsdp, 0xe0000);
-	CHECK_STRING((const char *)guest_bytes(&fixture, line, 16).data, "quiet");
+	check_command_line(&fixture, line, "quiet");
 	CHECK(span_copy(guest_bytes(&fixture, modules, 32), 0, module, sizeof(module)));
 	CHECK_EQUAL(module[1], sizeof(initrd));
 	CHECK_EQUAL(guest_bytes(&fixture, module[0], 1).data[0], 9);
 	CHECK_EQUAL(guest_bytes(&fixture, map, 24).data[16], 1); /* the first range is RAM */
+	fixture_close(&fixture);
+}
+
+TEST(boot, linux_by_pvh_does_not_search_for_pci)
+{
+	struct boot_fixture fixture;
+	struct image image;
+	uint64_t line = 0;
+
+	image_elf(&image, &(struct elf_spec){ .is_64 = true,
+					      .linux_note = true,
+					      .entry = ELF_ADDRESS,
+					      .pvh_entry = ELF_ADDRESS + 0x40 });
+	fixture_image(&fixture, RAM, &image);
+	fixture.options.append = "quiet";
+	CHECK_EQUAL(fixture_load(&fixture), 0);
+	CHECK(span_u64(guest_bytes(&fixture, fixture.start.rbx, 4096), 24, &line));
+	check_command_line(&fixture, line, "pci=off quiet");
 	fixture_close(&fixture);
 }
 
