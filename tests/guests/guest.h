@@ -20,7 +20,8 @@ typedef uint32_t program(void);
 program program_hello, program_faults, program_timer, program_spaces, program_cpus, program_memory,
 	program_spin, program_shares, program_xrstor, program_crash, program_reset,
 	program_power_off, program_poke, program_pmu, program_debug, program_hostile,
-	program_resets, program_sums, program_idle, program_skipped, program_gaps, program_plugged;
+	program_resets, program_sums, program_idle, program_skipped, program_gaps, program_plugged,
+	program_unmapped;
 
 /* Code and data of CPL 3. Functions are not inlined, so that they keep their symbols. */
 #define USER_TEXT __attribute__((section(".user.text"), noinline, used))

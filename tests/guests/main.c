@@ -11,17 +11,18 @@ static const struct {
 	const char *name;
 	program *run;
 } programs[] = {
-	{ "hello", program_hello },   { "faults", program_faults },
-	{ "timer", program_timer },   { "spaces", program_spaces },
-	{ "cpus", program_cpus },     { "memory", program_memory },
-	{ "spin", program_spin },     { "shares", program_shares },
-	{ "xrstor", program_xrstor }, { "crash", program_crash },
-	{ "reset", program_reset },   { "power_off", program_power_off },
-	{ "poke", program_poke },     { "pmu", program_pmu },
-	{ "debug", program_debug },   { "hostile", program_hostile },
-	{ "resets", program_resets }, { "sums", program_sums },
-	{ "idle", program_idle },     { "skipped", program_skipped },
-	{ "gaps", program_gaps },     { "plugged", program_plugged },
+	{ "hello", program_hello },       { "faults", program_faults },
+	{ "timer", program_timer },       { "spaces", program_spaces },
+	{ "cpus", program_cpus },         { "memory", program_memory },
+	{ "spin", program_spin },         { "shares", program_shares },
+	{ "xrstor", program_xrstor },     { "crash", program_crash },
+	{ "reset", program_reset },       { "power_off", program_power_off },
+	{ "poke", program_poke },         { "pmu", program_pmu },
+	{ "debug", program_debug },       { "hostile", program_hostile },
+	{ "resets", program_resets },     { "sums", program_sums },
+	{ "idle", program_idle },         { "skipped", program_skipped },
+	{ "gaps", program_gaps },         { "plugged", program_plugged },
+	{ "unmapped", program_unmapped },
 };
 
 void print(const char *text)

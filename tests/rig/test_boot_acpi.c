@@ -20,6 +20,16 @@
 	"echo+rtc+$(cat+/sys/class/rtc/rtc0/name);"                                                \
 	"dmesg|grep+-v+ommand.line|grep+-e+ACPI.Error+-e+ACPI.Warning+-e+ACPI.BIOS+-e+Firmware.Bug"
 
+/* A guest that reads and writes where nothing is, here and under QEMU. */
+#define GUEST "build/guests/guest-multiboot.elf"
+#define UNMAPPED                                                                                   \
+	"build/kvmscope run --no-profile --timeout 60 --kernel " GUEST                             \
+	" --append program=unmapped < /dev/null > /tmp/ours; "                                     \
+	"qemu-system-x86_64 -accel kvm -m 64 -nodefaults -no-user-config -display none "           \
+	"-no-reboot -serial stdio -device isa-debug-exit,iobase=0xf4,iosize=4 -kernel " GUEST      \
+	" -append program=unmapped < /dev/null > /tmp/qemu; "                                      \
+	"tail -n 1 /tmp/ours; cmp /tmp/ours /tmp/qemu && echo the same; "
+
 static void check_contains(const struct rig_result *result, const char *text)
 {
 	if (!strstr(result->output, text))
@@ -35,11 +45,14 @@ TEST(acpi, debian_finds_all_devices_and_logs_no_complaints)
 	if (!kernel || !initrd)
 		return;
 	rig_run(&result, 280,
+		UNMAPPED
 		"truncate -s 1M /tmp/disk; build/kvmscope run --pmu off --no-profile --timeout 250 --mem 5G --cpus 3 --kernel %s "
 		"--initrd %s --disk /tmp/disk --append 'console=ttyS0 quiet panic=-1 reboot=a kvmscope.end=reboot kvmscope.run=" COMMANDS
 		"' < /dev/null",
 		kernel, initrd);
 	CHECK_EQUAL(result.status, 0);
+	check_contains(&result, "memory after port I/O: 00 00");
+	check_contains(&result, "\nthe same\n");
 	check_contains(&result, "pci=off \r\n3\r\nmemory 1\r\n");
 	check_contains(&result, "MemTotal:        50"); /* 5.0 million KiB */
 	check_contains(&result, "virtio 2");
