@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/e2e/perf_recording.h"
@@ -19,7 +20,7 @@
 #define WRONG_SHOWN 20 /* printed by a failed test */
 
 struct tally {
-	const struct kernel_code *kernel;
+	struct kernel_code *kernel;
 	bool started; /* A program runs; the kernel's code was not patched completely before. */
 	uint64_t steps[KERNEL_STEPS];
 };
@@ -122,6 +123,28 @@ static enum kernel_step follow_jumps(const struct kernel_code *kernel, uint64_t 
 	return step;
 }
 
+struct kernel_jump {
+	uint64_t from, function; /* 0: none */
+	enum kernel_step step;
+};
+
+/* follow_jumps() decodes all code on the way, and chains repeat. */
+static enum kernel_step find_jumps(struct kernel_code *kernel, uint64_t from,
+				   const struct symbol *function)
+{
+	struct kernel_jump *jump;
+
+	if (!kernel->jumps)
+		kernel->jumps = calloc(KERNEL_JUMPS, sizeof(*kernel->jumps));
+	if (!kernel->jumps)
+		abort();
+	jump = &kernel->jumps[(from + function->start * 31) / 16 % KERNEL_JUMPS];
+	if (jump->from != from || jump->function != function->start)
+		*jump = (struct kernel_jump){ from, function->start,
+					      follow_jumps(kernel, from, function, JUMPS_MAX) };
+	return jump->step;
+}
+
 /* Only indirect calls: direct ones have a known target. */
 static bool follows_indirect_call(const struct kernel_code *kernel, uint64_t address)
 {
@@ -156,7 +179,7 @@ static bool follows_fault(const struct symbol *function)
 }
 
 /* Classifies the step from a frame in FUNCTION to the one at ADDRESS. */
-static enum kernel_step step_to(const struct kernel_code *kernel, const struct symbol *function,
+static enum kernel_step step_to(struct kernel_code *kernel, const struct symbol *function,
 				uint64_t address)
 {
 	bool direct;
@@ -172,11 +195,11 @@ static enum kernel_step step_to(const struct kernel_code *kernel, const struct s
 	    (direct && is_thunk(kernel, relative_target(kernel, address))))
 		return KERNEL_STEP_INDIRECT;
 	if (direct)
-		return follow_jumps(kernel, relative_target(kernel, address), function, JUMPS_MAX);
+		return find_jumps(kernel, relative_target(kernel, address), function);
 	return is_first_code(kernel, address) ? KERNEL_STEP_FIRST : KERNEL_STEP_WRONG;
 }
 
-enum kernel_step kernel_step(const struct kernel_code *kernel, uint64_t address, bool interrupted,
+enum kernel_step kernel_step(struct kernel_code *kernel, uint64_t address, bool interrupted,
 			     uint64_t caller)
 {
 	struct symbol function;

@@ -24,7 +24,7 @@ enum kernel_step {
  * Classifies the step from the frame at ADDRESS, which is not a return address if INTERRUPTED, to
  * its caller at CALLER, both in a chain of KERNEL.
  */
-enum kernel_step kernel_step(const struct kernel_code *kernel, uint64_t address, bool interrupted,
+enum kernel_step kernel_step(struct kernel_code *kernel, uint64_t address, bool interrupted,
 			     uint64_t caller);
 
 /* Prints COUNT addresses with their symbols in a line that the caller ends. */

@@ -76,5 +76,6 @@ void kernel_code_close(struct kernel_code *code)
 {
 	symbols_free(code->symbols);
 	free(code->text);
+	free(code->jumps);
 	*code = (struct kernel_code){ 0 };
 }

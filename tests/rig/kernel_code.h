@@ -14,11 +14,15 @@
  */
 #define KERNEL_TEXT_OFFSET "16777216"
 
+struct kernel_jump; /* a result that tests/rig/kernel_calls.c keeps */
+#define KERNEL_JUMPS 4096u
+
 struct kernel_code {
 	struct symbols *symbols; /* functions, including those of modules */
 	uint8_t *text;
 	uint64_t start, end;             /* of the code */
 	uint64_t entry_start, entry_end; /* of the entry code */
+	struct kernel_jump *jumps;       /* KERNEL_JUMPS; NULL until the first one */
 };
 
 /*
