@@ -28,9 +28,11 @@
 #define SO_ATTACH_BPF 50
 #endif
 
-#define INSTRUCTIONS 300 /* largest number in a round: a socket may have 20 KiB of programs */
-#define ROUNDS       50
-#define LIFE         1.0 /* s, lifetime of a program */
+#define INSTRUCTIONS 300  /* largest number in a round: a socket may have 20 KiB of programs */
+#define ROUNDS       12   /* the kernel verifies each of them, which takes longer than running it */
+#define LIFE         1.0  /* s, least lifetime of a program */
+#define WRITES_MIN   3000 /* runs of a program, and programs, even if the machine stalls */
+#define PROGRAMS_MIN 3
 
 static void fail(const char *what)
 {
@@ -78,17 +80,16 @@ static void filter(const char *name, double until)
 	prctl(PR_SET_NAME, name);
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends))
 		fail("socketpair");
-	while (now() < until) {
+	while (now() < until || loaded < PROGRAMS_MIN) {
 		int program = load(name, INSTRUCTIONS / 2 + 7 * (loaded++ % 20));
 		double end = now() + LIFE;
 
 		if (setsockopt(ends[1], SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof(program)))
 			fail("SO_ATTACH_BPF");
 		close(program);
-		while (now() < end)
-			for (int i = 0; i < 100; i++)
-				if (write(ends[0], "x", 1) != 1)
-					fail("write");
+		for (int writes = 0; now() < end || writes < WRITES_MIN; writes++)
+			if (write(ends[0], "x", 1) != 1)
+				fail("write");
 	}
 	printf("bpf: %s loaded %u\n", name, loaded);
 	exit(0);
