@@ -16,14 +16,14 @@
 #define IMAGE_CHUNK (64u << 10)
 
 enum image_message_type {
-	/* Requests. */
-	IMAGE_TABLE,    /* an unwind table; number 1: -EBUSY if it takes long */
-	IMAGE_IDENTITY, /* struct image_identity */
-	IMAGE_SYMBOLS,  /* symbols as in image_file.h, by enum image_symbols_of NUMBER */
-	IMAGE_LINES,    /* the lines of the perf map that follows */
-	IMAGE_KERNEL,   /* the flat form of the kernel's file (vmlinux_file.h) */
+	/* Requests. The corpus of tests/fuzz has these numbers. */
+	IMAGE_TABLE,      /* an unwind table; number 1: -EBUSY if it takes long */
+	IMAGE_IDENTITY,   /* struct image_identity */
+	IMAGE_SYMBOLS,    /* symbols as in image_file.h, by enum image_symbols_of NUMBER */
+	IMAGE_LINES,      /* the lines of the perf map that follows */
+	IMAGE_KERNEL = 8, /* the flat form of the kernel's file (vmlinux_file.h) */
 	/* Answers. */
-	IMAGE_READ,      /* SIZE bytes at offset NUMBER of the image */
+	IMAGE_READ = 4,  /* SIZE bytes at offset NUMBER of the image */
 	IMAGE_DATA,      /* those bytes follow, unless there is an ERROR */
 	IMAGE_COMPILING, /* SIZE bytes of .eh_frame */
 	IMAGE_RESULT,    /* follows, unless there is an ERROR */
