@@ -4,12 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/e2e/named_guest.h"
 #include "tests/e2e/perf_recording.h"
 #include "tests/e2e/perfparser_stream.h"
 #include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/disk/sandbox.h"
+#include "vmm/disk/sandbox_parts.h"
 #include "vmm/symbols/elf_symbols.h"
 
 #define PERFPARSER "/usr/lib/x86_64-linux-gnu/libexec/hotspot-perfparser"
@@ -128,6 +131,30 @@ static void make_symbols(struct named_guest *named)
 		" && build/kvmscope export -f sysroot --symfs %s/guest -o %s/symbols %s",
 		named->home, named->home, named->home, named->home, named->path));
 	CHECK_EQUAL(status, 0);
+}
+
+TEST(symfs, a_link_out_of_it_is_not_followed_by_root_and_reported)
+{
+	struct named_guest named;
+	int status;
+	char *text;
+
+	if (geteuid() || SANDBOX_SANITIZED || !sandbox_has_landlock())
+		SKIP("needs root, whose commands are confined, and Landlock");
+	make_symbols(&named);
+	free(command_output(&status,
+			    "mv %s/guest" PROGRAM_PATH " /var/tmp/kvmscope-symfs && "
+			    "ln -s /var/tmp/kvmscope-symfs %s/guest" PROGRAM_PATH,
+			    named.home, named.home));
+	CHECK_EQUAL(status, 0);
+	text = command_output(&status, "build/kvmscope report --no-pager --symfs %s/guest %s 2>&1",
+			      named.home, named.path);
+	CHECK_EQUAL(status, 0);
+	CHECK(strstr(text, "/guest" PROGRAM_PATH ": Permission denied (root follows no links"));
+	CHECK(!strstr(text, " main "));
+	free(text);
+	unlink("/var/tmp/kvmscope-symfs");
+	named_guest_end(&named);
 }
 
 TEST(hotspot, names_every_image_by_the_exported_directory)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 #include "vmm/disk/disk_symbols.h"
 #include "vmm/symbols/debuginfod.h"
 #include "vmm/symbols/jit_image.h"
@@ -202,20 +203,36 @@ static bool has_all_functions(const char *path)
 	return elf_kind_of(path, &kind) && kind.all;
 }
 
+/* By its mode, or by a link: root's commands are confined (SECURITY.md). */
+static void warn_unreadable(const char *path, const char *symfs)
+{
+	static bool warned;
+
+	if (warned || !symfs || strncmp(path, symfs, strlen(symfs)) != 0)
+		return;
+	log_warning(
+		"cannot open %s: %s (root follows no links that lead out of --symfs: copy the file)",
+		path, strerror(EACCES));
+	warned = true;
+}
+
 /* Loads symbols from a separate file of the recorded build, else from PATH. True: they are not only
  * the exported functions. */
 static bool load_elf(struct profile_image *image, const struct profile_options *options,
 		     const char *path)
 {
 	char debug[SYMBOL_PATH_MAX];
+	int error;
 
 	for (size_t i = 0; symbol_paths_debug(i, debug, &options->sources, image_build_id(image));
 	     i++)
 		if (has_all_functions(debug) &&
 		    !elf_symbols_load_separate(&image->symbols, debug, path, image_build_id(image)))
 			return true;
-	return !elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, image_build_id(image)) &&
-	       has_all_functions(path);
+	error = elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, image_build_id(image));
+	if (error == -EACCES)
+		warn_unreadable(path, options->sources.symfs);
+	return !error && has_all_functions(path);
 }
 
 bool profile_image_is_build(const char *path, struct span build_id)
