@@ -155,7 +155,8 @@ TEST(attach_threads, vcpus_on_new_threads_are_sampled_within_ms)
 	check_lives(200, 0.5, 0.75);
 }
 
+/* Without any count, bpf has 1 %. An idle machine has 90 %. */
 TEST(attach_threads, threads_that_end_before_they_are_found_are_lost)
 {
-	check_lives(3, 0, 0.5);
+	check_lives(3, 0, 0.3);
 }
