@@ -126,7 +126,7 @@ static bool make(struct recording *recording, const char *kernel)
 {
 	const char *watch =
 		rig_debug_registers_unavailable_reason() ? "" : "--watch " DEBIAN_WATCHED;
-	const char *calls = !strcmp(recording->version, DEBIAN_LONGER) ? "40000+1000" : "12000+300";
+	const char *calls = !strcmp(recording->version, DEBIAN_LONGER) ? "20000+600" : "6000+300";
 	struct rig_result result;
 	bool made;
 
@@ -137,7 +137,7 @@ static bool make(struct recording *recording, const char *kernel)
 		if (tries)
 			rig_result_free(&result);
 		/*
-		 * Some hundreds of samples of each program, three times as many for DEBIAN_LONGER.
+		 * Some hundreds of samples of each program, twice as many for DEBIAN_LONGER.
 		 */
 		rig_run_on(&result, RIG_TRUSTED_TSC, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND,
 			   recording->directories[0], watch, kernel, recording->initrd,
