@@ -181,7 +181,8 @@ TEST(help, zsh_and_fish_complete_commands_and_domains)
 	CHECK(command_succeeds("cd build/completed/usr/bin && "
 			       "printf '#!/bin/sh\\necho web; echo web two\\n' > virsh && "
 			       "chmod 755 virsh"));
-	check_shell("LD_LIBRARY_PATH=" SHELLS "/usr/lib/x86_64-linux-gnu HOME=/nonexistent " SHELLS
+	check_shell("LD_LIBRARY_PATH=" SHELLS
+		    "/usr/lib/x86_64-linux-gnu HOME=$PWD/build/completed " SHELLS
 		    "/usr/bin/fish --no-config -c 'source docs/completion/kvmscope.fish; "
 		    "complete -C \"kvmscope rep\"; complete -C \"kvmscope attach --domain w\"; "
 		    "complete -C \"kvmscope attach --domain=w\"; "
