@@ -35,7 +35,7 @@ _kvmscope_values() {
 	--order) _kvmscope_words delta baseline ;;
 	--by) _kvmscope_words cgroup container ;;
 	--event | -e) case ${COMP_WORDS[1]} in
-		run) _kvmscope_words cpu-clock ;;
+		run) _kvmscope_words cpu-clock cpu-clock,kvm:exit cpu-clock,kvm:exit,kvm:off-cpu ;;
 		attach) _kvmscope_words cpu-clock cycles cpu-clock,kvm:exit cpu-clock,kvm:exit,kvm:off-cpu ;;
 		*) return 1 ;;
 		esac ;;

@@ -164,7 +164,22 @@ static double wall_time_of(const char *text)
 	return sum;
 }
 
-TEST(exit_stat, run_prints_its_exits)
+#define EVENTS "build/rig/run-events"
+
+/* The guest's console is a serial port: io_serial_out() of its kernel causes most exits "io". */
+static void check_events(const char *text)
+{
+	const char *line = strstr(text, "serial ");
+	unsigned int console = 0, all = 0;
+
+	if (!line || sscanf(line, "serial %u of %u", &console, &all) != 2 || console < all / 2 ||
+	    !console)
+		FAIL_TEST("the exits are not those of the console:\n%s", text);
+	CHECK(strstr(text, "of event kvm:off-cpu\n"));
+	CHECK(strstr(text, "# Wall ") && strstr(text, "% kvm, ") && strstr(text, "% halted"));
+}
+
+TEST(exit_stat, run_prints_and_records_its_exits)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;
@@ -173,15 +188,24 @@ TEST(exit_stat, run_prints_its_exits)
 	if (!kernel || !initrd)
 		return;
 	rig_run(&result, 400,
-		"build/kvmscope run --stat --no-profile --no-control --kernel %s --initrd %s "
-		"--mem 256M --append 'console=ttyS0 " QUICK_BOOT "' < /dev/null > /dev/null",
+		"mkdir -p " EVENTS "; export HOME=$PWD/" EVENTS "; "
+		"build/kvmscope run --stat --event cpu-clock,kvm:exit,kvm:off-cpu -o " EVENTS
+		"/data --no-control --kernel %s --initrd %s --mem 256M "
+		"--append 'console=ttyS0 " QUICK_BOOT "' < /dev/null > /dev/null; status=$?; "
+		"build/kvmscope export -i " EVENTS "/data -f folded --event kvm:exit | "
+		"awk '/;\\[exit io\\] / { all += $NF; if (/io_serial_out;/) serial += $NF } "
+		"END { printf \"serial %%d of %%d\\n\", serial, all }'; "
+		"build/kvmscope export -i " EVENTS "/data -f folded --event kvm:off-cpu | "
+		"awk 'END { print NR, \"of event kvm:off-cpu\" }'; "
+		"build/kvmscope report -i " EVENTS "/data | grep '^#'; exit $status",
 		kernel, initrd);
 	if (result.status ||
 	    !strstr(result.errors, "wall time         guest       KVM       VMM") ||
 	    !strstr(result.errors, "\nexit reason ") || !strstr(result.errors, "\nio ") ||
 	    !strstr(result.errors, "\nnpf ") || strstr(result.errors, "exit to kvmscope"))
 		FAIL_TEST("status %d:\n%s", result.status, result.errors);
-	printf("%s", result.errors);
+	printf("%s%s", result.errors, result.output);
+	check_events(result.output);
 	/* The thread of the one vCPU only, which lasts as long as the run. */
 	CHECK(wall_time_of(result.errors) > 95 && wall_time_of(result.errors) < 101);
 	rig_result_free(&result);

@@ -7,6 +7,7 @@
 
 #include "shared/error.h"
 #include "vmm/attach/agent_channel.h"
+#include "vmm/cli/event_options.h"
 
 #define STOP_LIMIT_MAX 1000000 /* us */
 #define RING_SIZE      (512ul << 10)
@@ -31,40 +32,9 @@ static int set_agent(void *target, char *text)
 		       : error_set(-EINVAL, "--agent %s is not vsock:CID:PORT", text);
 }
 
-/* A clock, and events in addition to it. */
 static int set_event(void *target, char *text)
 {
-	static const char *const names[] = { "cpu-clock", "cycles", "kvm:exit", "kvm:off-cpu",
-					     NULL };
-	struct attach_options *options = &((struct attach_command_options *)target)->attach;
-	char *rest = text, *name;
-
-	options->event = ATTACH_CLOCK;
-	options->outside = 0;
-	while ((name = strsep(&rest, ","))) {
-		int index = option_choice("--event", name, names);
-
-		if (index < 0)
-			return index;
-		if (index < 2)
-			options->event = (enum attach_event)index;
-		else
-			options->outside |= index == 2 ? ATTACH_EXITS : ATTACH_OFF_CPU;
-	}
-	return 0;
-}
-
-/* The events of the recording after its clock, in the order of attach_outside_event(). */
-static void add_events(struct attach_command_options *options)
-{
-	if (options->attach.outside & ATTACH_EXITS)
-		perf_data_watches_add(
-			&options->events,
-			&(struct perf_data_watch){ .outside = true, .name = "kvm:exit" });
-	if (options->attach.outside & ATTACH_OFF_CPU)
-		perf_data_watches_add(
-			&options->events,
-			&(struct perf_data_watch){ .outside = true, .name = "kvm:off-cpu" });
+	return event_options_set(&((struct attach_command_options *)target)->attach, text);
 }
 
 #define AT(field) .offset = offsetof(struct attach_command_options, field)
@@ -163,7 +133,7 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 		error = option_table_parse(&command, argc, argv);
 	options->attach.frequency = options->record.frequency;
 	options->attach.callchains = options->record.callchains;
-	add_events(options);
+	event_options_list(options->attach.outside, &options->events);
 	options->names_vm = options->attach.pid || options->attach.monitor.domain ||
 			    options->attach.monitor.socket;
 	return error;

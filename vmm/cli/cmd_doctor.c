@@ -248,8 +248,8 @@ static void try_stat(struct probe_row *row)
 	struct exit_counter *counter;
 
 	*row = (struct probe_row){ .id = "stat",
-				   .name = "kvmscope stat",
-				   .lost = "Exits are not counted; guest, KVM and VMM are not "
+				   .name = "kvmscope stat, events kvm:exit and kvm:off-cpu",
+				   .lost = "Exits are not counted or sampled; guest, KVM and VMM are not "
 					   "distinguished, nor halted and blocked vCPUs.",
 				   .takes = "root, or CAP_BPF, CAP_PERFMON and access to tracefs" };
 	if (exit_counter_open(&counter, getpid(), true)) {
@@ -258,7 +258,8 @@ static void try_stat(struct probe_row *row)
 	}
 	if (exit_counter_missing(counter)) {
 		set_result(row, PROBE_PARTLY, exit_counter_missing(counter));
-		row->lost = "Exits are not counted, and guest, KVM and VMM are not distinguished.";
+		row->lost = "Exits are not counted or sampled, and guest, KVM and VMM are not "
+			    "distinguished.";
 	} else {
 		set_result(
 			row, PROBE_YES,

@@ -40,6 +40,7 @@ static int start(struct attach **result, const struct run_options *options)
 		.pid = getpid(),
 		.own = true,
 		.backend = "bpf",
+		.outside = options->outside,
 		.frequency = options->record.frequency,
 		.callchains = options->record.callchains,
 		.overwrite = options->flight,

@@ -14,6 +14,7 @@
 #include "shared/parse_number.h"
 #include "shared/read_file.h"
 #include "shared/ring.h"
+#include "vmm/cli/event_options.h"
 #include "vmm/cli/run_flight.h"
 #include "vmm/control/run_directory.h"
 #include "vmm/guest/guest_account.h"
@@ -68,10 +69,15 @@ static int set_agent(void *target, char *text)
 
 static int set_event(void *target, char *text)
 {
-	(void)target;
-	return strcmp(text, "cpu-clock")
-		       ? error_set(-EINVAL, "--event %s: it must be cpu-clock", text)
-		       : 0;
+	struct run_options *options = target;
+	struct attach_options events;
+	int error = event_options_set(&events, text);
+
+	if (!error && events.event != ATTACH_CLOCK)
+		error = error_set(-EINVAL,
+				  "--event cycles is for attach: run samples by cpu-clock");
+	options->outside = events.outside;
+	return error;
 }
 
 static int add_watch(void *target, char *text)
@@ -190,8 +196,8 @@ static const struct option_row machine_rows[] = {
 };
 
 static const struct option_row profile_rows[] = {
-	{ "event", "EVENT", "What to sample by: cpu-clock", OPTION_PARSE, .letter = 'e',
-	  .parse = set_event },
+	{ "event", "EVENT,...", "cpu-clock; also kvm:exit, kvm:off-cpu (bpf)", OPTION_PARSE,
+	  .letter = 'e', .parse = set_event },
 	{ "clock", "CLOCK", "By CPU time or elapsed time: cpu, wall (cpu)", OPTION_CHOICE,
 	  AT(clock), .choices = clocks },
 	{ "sampler", "HOW", "How to sample: auto, kick, bpf (auto)", OPTION_CHOICE, AT(sampler),
@@ -326,6 +332,24 @@ static int check_files(const struct boot_options *boot)
 	return 0;
 }
 
+/* Watches have the same numbers in samples, and the flight recorder has not been tested with these
+ * events. */
+static int check_outside(struct run_options *options)
+{
+	const char *excluded = options->sampler == RUN_SAMPLER_KICK ? "--sampler kick"
+			       : options->clock == RUN_CLOCK_WALL   ? "--clock wall"
+			       : options->flight                    ? "--flight"
+			       : options->watch_count               ? "--watch"
+								    : NULL;
+
+	if (!options->outside)
+		return 0;
+	if (excluded)
+		return error_set(-EINVAL, "--event kvm:exit and kvm:off-cpu exclude %s", excluded);
+	options->sampler = RUN_SAMPLER_BPF;
+	return 0;
+}
+
 static int check(void *target)
 {
 	struct run_options *options = target;
@@ -347,7 +371,9 @@ static int check(void *target)
 		return error_set(
 			-EINVAL,
 			"--sampler bpf needs --clock cpu: a halted vCPU gets no sampling interrupts");
-	error = check_agent(options);
+	error = check_outside(options);
+	if (!error)
+		error = check_agent(options);
 	if (!error)
 		error = check_flight(options);
 	if (options->ring_size == NOT_GIVEN)

@@ -12,6 +12,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/ring.h"
+#include "vmm/cli/event_options.h"
 #include "vmm/cli/run_agent.h"
 #include "vmm/cli/run_bpf.h"
 #include "vmm/cli/run_times.h"
@@ -40,6 +41,7 @@ struct run_profile {
 	struct session *session;
 	struct flight_requests *flight; /* NULL without --flight */
 	struct run_watch *watch;
+	struct perf_data_watches events; /* of time outside of the guest; then there is no watch */
 	struct run_times *times;
 	const char *image;         /* ELF file of a kernel that is not Linux; NULL: none */
 	struct symbols *symbols;   /* of it, or of Linux; or NULL */
@@ -59,6 +61,7 @@ int run_profile_create(struct run_profile **result, const struct run_options *op
 	profile->options = options;
 	profile->frequency = options->record.frequency;
 	profile->paused = options->from_line;
+	event_options_list(options->outside, &profile->events);
 	pthread_mutex_init(&profile->rate_lock, NULL);
 	error = run_watch_create(&profile->watch, options);
 	if (!error)
@@ -251,7 +254,7 @@ static void source_describe(void *context, struct perf_data_options *output)
 	output->cpu_description = host_cpu_description();
 	output->cpuid = host_cpu_id();
 	output->memory_kib = options->memory_size >> 10;
-	output->watches = run_watch_events(profile->watch);
+	output->watches = options->outside ? &profile->events : run_watch_events(profile->watch);
 }
 
 /* The time of the latest stop of any vCPU; 0: there was none. */
@@ -345,6 +348,8 @@ static bool source_count(void *context, unsigned int watch, unsigned int vcpu,
 	struct run_profile *profile = context;
 	struct watch_statistics statistics;
 
+	if (profile->options->outside)
+		return false;
 	watch_statistics(run_watch_watches(profile->watch), watch, (int)vcpu, &statistics);
 	*count = (struct perf_data_count){ statistics.hits, statistics.times.enabled,
 					   statistics.times.running };

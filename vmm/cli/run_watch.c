@@ -35,6 +35,7 @@ struct one {
 
 struct run_watch {
 	unsigned int vcpus;
+	bool excluded; /* other events have the numbers of watches */
 	struct watches *watches;
 	struct sampler *sampler; /* NULL before run_watch_join(), as the next two */
 	const struct guest_view *view;
@@ -219,6 +220,8 @@ int run_watch_add(struct run_watch *watch, const struct watch_spec *spec)
 {
 	int number;
 
+	if (watch->excluded)
+		return error_set(-ENOTSUP, "--event kvm:exit and kvm:off-cpu exclude watches");
 	pthread_mutex_lock(&watch->lock);
 	number = add_locked(watch, spec);
 	if (number >= 0)
@@ -318,6 +321,7 @@ int run_watch_create(struct run_watch **result, const struct run_options *option
 	if (!watch)
 		return error_set(-ENOMEM, "no memory for watches");
 	watch->vcpus = options->cpus;
+	watch->excluded = options->outside;
 	watches.context = watch;
 	pthread_mutex_init(&watch->lock, NULL);
 	watch->probe.fd = -1;
