@@ -123,7 +123,7 @@ static void print_times(const struct perf_data_times *times, FILE *to)
 		fprintf(to, "#   vCPU %" PRIu64 " ", times->rows[i].vcpu);
 		print_states(times, times->rows[i].ns, to);
 	}
-	if (has_state(times, "running"))
+	if (has_state(times, "running") && !has_state(times, "kvm"))
 		fputs("#   running: guest, KVM and VMM (divided by kvmscope stat and run --stat)\n",
 		      to);
 }
