@@ -65,6 +65,24 @@ TEST(firefox, shows_vcpus_threads_and_functions)
 	named_guest_end(&named);
 }
 
+/* The time outside of the guest, if it was recorded beside the clock. */
+TEST(firefox, shows_exits_as_markers)
+{
+	struct named_guest named;
+	char *text;
+
+	if (access(READER, R_OK))
+		SKIP("npm could not fetch profiler-cli, see build/readers/npm.log");
+	recorded_guest_begin_outside(&named);
+	text = ask(&named, "thread info\nthread markers\nthread markers --thread t-1");
+	check_has(text, "This thread contains 1200 samples and 300 markers.\n");
+	check_has(text, "  [off-cpu halted]            300 markers  (instant)\n");
+	check_has(text, "  [exit npf]                  200 markers  (instant)\n");
+	check_has(text, "  [exit io]                   100 markers  (instant)\n");
+	free(text);
+	named_guest_end(&named);
+}
+
 TEST(firefox, keeps_unsymbolized_images_apart)
 {
 	struct named_guest named;

@@ -247,11 +247,13 @@ static void try_stat(struct probe_row *row)
 {
 	struct exit_counter *counter;
 
-	*row = (struct probe_row){ .id = "stat",
-				   .name = "kvmscope stat, events kvm:exit and kvm:off-cpu",
-				   .lost = "Exits are not counted or sampled; guest, KVM and VMM are not "
-					   "distinguished, nor halted and blocked vCPUs.",
-				   .takes = "root, or CAP_BPF, CAP_PERFMON and access to tracefs" };
+	*row = (struct probe_row){
+		.id = "stat",
+		.name = "kvmscope stat, events kvm:exit and kvm:off-cpu",
+		.lost = "Exits are not counted or sampled; guest, KVM and VMM are not "
+			"distinguished, nor halted and blocked vCPUs.",
+		.takes = "root, or CAP_BPF, CAP_PERFMON and access to tracefs"
+	};
 	if (exit_counter_open(&counter, getpid(), true)) {
 		set_result(row, PROBE_NO, error_message());
 		return;

@@ -172,7 +172,8 @@ static int export_profile(struct arguments *arguments, FILE *to)
 	if (arguments->format == FORMAT_SCRIPT)
 		return script_write(&options, to);
 	/* Time and hits cannot be added: other formats have room for one event. */
-	if (!options.event && arguments->format != FORMAT_PPROF && arguments->format != FORMAT_HTML)
+	if (!options.event && arguments->format != FORMAT_PPROF &&
+	    arguments->format != FORMAT_HTML && arguments->format != FORMAT_FIREFOX)
 		options.event = "0";
 	options.lines = options.inlined && arguments->format == FORMAT_PPROF;
 	options.samples = arguments->format == FORMAT_HTML ||

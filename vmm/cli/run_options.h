@@ -51,7 +51,7 @@ struct run_options {
 	struct record_options record;
 	enum run_clock clock;
 	enum run_sampler sampler;
-	unsigned int outside; /* as in attach_options */
+	unsigned int outside;  /* as in attach_options */
 	uint64_t stack_time;   /* ns that unwinding a call chain may take; 0: no limit */
 	const char *symfs;     /* directory with the guest's files; NULL */
 	const char *from_line; /* sampling starts with the first console line that contains it;

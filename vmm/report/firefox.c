@@ -16,6 +16,7 @@
 
 #define NONE    UINT32_MAX
 #define LIBRARY "1" /* RESOURCE_TYPES of src/profile-logic/data-structures.ts */
+#define INSTANT "0" /* a marker without a duration */
 
 enum category { UNKNOWN, GUEST_USER, GUEST_KERNEL, HOST };
 
@@ -52,8 +53,10 @@ struct writer {
 /* A vCPU. */
 struct thread {
 	const struct writer *writer;
-	const struct profile_sample *samples;
-	size_t count;
+	uint32_t vcpu;
+	struct profile_sample *samples; /* those of the event; after them those of the markers */
+	const struct profile_sample *markers;
+	size_t count, marker_count;
 	struct pool pool;
 	struct hash_table table; /* of nodes */
 	const struct node **nodes;
@@ -340,6 +343,51 @@ static void put_function_table(const struct thread *thread)
 	end_table(thread);
 }
 
+/* Each has the time outside of the guest since the one before, which is not one interval. */
+static void put_marker_times(const struct thread *thread)
+{
+	const struct writer *writer = thread->writer;
+	FILE *to = writer->to;
+
+	fputs(",\n\"startTime\":[", to);
+	for (size_t i = 0; i < thread->marker_count; i++)
+		fprintf(to, "%s%.6f", i ? "," : "",
+			milliseconds(thread->markers[i].time - writer->start));
+	fputs("],\n\"data\":[", to);
+	for (size_t i = 0; i < thread->marker_count; i++)
+		fprintf(to, "%s{\"type\":\"outside\",\"time\":%.6f}", i ? "," : "",
+			milliseconds(thread->markers[i].weight));
+	fputc(']', to);
+}
+
+static int64_t marker_name(const struct thread *thread, size_t row)
+{
+	const struct writer *writer = thread->writer;
+	const struct numbered_stack *stack = writer->frames.stacks[thread->markers[row].stack];
+
+	return writer->names[stack->frames[stack->depth - 1]];
+}
+
+static int64_t host_category(const struct thread *thread, size_t row)
+{
+	(void)thread;
+	(void)row;
+	return HOST;
+}
+
+static void put_markers(const struct thread *thread)
+{
+	size_t rows = thread->marker_count;
+
+	begin_table(thread, "markers", rows);
+	put_column(thread, "name", rows, marker_name);
+	put_marker_times(thread);
+	put_constants(thread, "endTime", rows, "null");
+	put_constants(thread, "phase", rows, INSTANT);
+	put_column(thread, "category", rows, host_category);
+	end_table(thread);
+}
+
 static void put_tables(const struct thread *thread)
 {
 	size_t images = thread->writer->images.count;
@@ -358,9 +406,9 @@ static void put_tables(const struct thread *thread)
 	put_constants(thread, "type", images, LIBRARY);
 	end_table(thread);
 	fputs(",\n\"nativeSymbols\":{\"length\":0,\"libIndex\":[],\"address\":[],\"name\":[],"
-	      "\"functionSize\":[]},\n\"markers\":{\"length\":0,\"data\":[],\"name\":[],"
-	      "\"startTime\":[],\"endTime\":[],\"phase\":[],\"category\":[]}",
+	      "\"functionSize\":[]}",
 	      thread->writer->to);
+	put_markers(thread);
 }
 
 static const char *guest_name(const struct writer *writer)
@@ -376,7 +424,7 @@ static void put_thread(const struct thread *thread, bool first)
 	FILE *to = thread->writer->to;
 	char name[32];
 
-	vcpu_name(thread->samples->vcpu, name, sizeof(name));
+	vcpu_name(thread->vcpu, name, sizeof(name));
 	fprintf(to,
 		"%s{\"name\":\"%s\",\"tid\":\"%s\",\"pid\":\"1\",\"processType\":\"default\","
 		"\"isMainThread\":%s,\"processStartupTime\":0,\"processShutdownTime\":null,"
@@ -387,14 +435,49 @@ static void put_thread(const struct thread *thread, bool first)
 	fputc('}', to);
 }
 
+static bool is_of(const struct writer *writer, const struct profile_sample *sample, size_t event)
+{
+	return profile_stack(writer->profile, sample->stack)->event == event;
+}
+
+/* Markers are the events of time outside of the guest, unless one of them is exported. */
+static bool is_marker(const struct writer *writer, const struct profile_sample *sample)
+{
+	size_t event = profile_stack(writer->profile, sample->stack)->event;
+	const char *name = profile_event(writer->profile, event)->name;
+
+	return event != profile_event_chosen(writer->profile) && !strncmp(name, "kvm:", 4);
+}
+
+/* Divides the COUNT samples of a vCPU. 0 or -ENOMEM. */
+static int divide_samples(struct thread *thread, const struct profile_sample *samples, size_t count)
+{
+	const struct writer *writer = thread->writer;
+	struct profile_sample *next = malloc(count * sizeof(*next));
+
+	thread->samples = next;
+	thread->vcpu = samples->vcpu;
+	if (!next)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		if (is_of(writer, &samples[i], profile_event_chosen(writer->profile)))
+			*next++ = samples[i];
+	thread->count = (size_t)(next - thread->samples);
+	thread->markers = next;
+	for (size_t i = 0; i < count; i++)
+		if (is_marker(writer, &samples[i]))
+			*next++ = samples[i];
+	thread->marker_count = (size_t)(next - thread->markers);
+	return 0;
+}
+
 static int put_vcpu(const struct writer *writer, size_t first, size_t count)
 {
-	struct thread thread = { .writer = writer,
-				 .samples = profile_samples_by_vcpu(writer->profile) + first,
-				 .count = count };
-	int error = 0;
+	struct thread thread = { .writer = writer };
+	int error =
+		divide_samples(&thread, profile_samples_by_vcpu(writer->profile) + first, count);
 
-	for (size_t i = 0; i < count && !error; i++)
+	for (size_t i = 0; i < thread.count && !error; i++)
 		if (writer->leaves[thread.samples[i].stack] == NONE)
 			error = add_stack(&thread, thread.samples[i].stack);
 	if (!error)
@@ -403,6 +486,7 @@ static int put_vcpu(const struct writer *writer, size_t first, size_t count)
 		writer->local[thread.frames[i]] = NONE;
 	hash_table_free(&thread.table);
 	pool_free(&thread.pool);
+	free(thread.samples);
 	free(thread.nodes);
 	free(thread.frames);
 	return error;
@@ -454,7 +538,10 @@ static void put_meta(const struct writer *writer)
 
 	fprintf(to,
 		"{\"meta\":{\"version\":31,\"preprocessedProfileVersion\":56,\"processType\":0,"
-		"\"stackwalk\":1,\"symbolicated\":true,\"markerSchema\":[],\"interval\":%.6f,"
+		"\"stackwalk\":1,\"symbolicated\":true,\"interval\":%.6f,\"markerSchema\":["
+		"{\"name\":\"outside\",\"display\":[\"marker-chart\",\"marker-table\"],"
+		"\"fields\":[{\"key\":\"time\",\"label\":\"Time outside of the guest\","
+		"\"format\":\"duration\"}]}],"
 		"\"startTime\":%" PRIu64 ",\"importedFrom\":\"kvmscope " KVMSCOPE_VERSION "\","
 		"\"sampleUnits\":{\"time\":\"ms\",\"eventDelay\":\"ms\",\"threadCPUDelta\":\"ns\"},"
 		"\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true,"
