@@ -21,8 +21,9 @@
 #include "vmm/disk/sandbox_work.h"
 #include "vmm/record/image_messages.h"
 
-/* ms that a request may take, and a large table. */
-#define TIME_MAX  10000
+/* ms that a request may take, and a large table. Some ms are normal, but a machine may be busy, and
+ * without the process the guest's functions stay unsymbolized. */
+#define TIME_MAX  60000
 #define TABLE_MAX 120000
 /* s of CPU time of a process in all. */
 #define CPU_MAX 3600
