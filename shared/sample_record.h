@@ -22,6 +22,9 @@ enum {
  * it is run with --max-stack. */
 #define SAMPLE_CALLCHAIN_MAX 128
 
+/* Entries of the host's call chain, kernel and VMM together: as many as perf records. */
+#define SAMPLE_HOST_CHAIN_MAX 127
+
 /* pid and tid of a sample whose task could not be determined, or whose guest is not Linux. 0 is the
  * idle task. */
 #define SAMPLE_TASK_UNKNOWN UINT32_MAX
@@ -47,7 +50,7 @@ enum sample_flags {
 	SAMPLE_HOST = 1 << 5,
 	SAMPLE_LOOKUP_INCOMPLETE = 1 << 6, /* cgroup or mappings could not all be looked up */
 	/* Of time that the vCPU spent outside of the guest, which was where the sample shows: it
-	 * has a struct sample_outside instead of a hit. */
+	 * has a struct sample_outside instead of a hit. Also of the clock, with a host chain. */
 	SAMPLE_OUTSIDE = 1 << 7,
 };
 
@@ -81,8 +84,14 @@ struct sample {
 	 * file records it once per change.
 	 */
 	uint32_t pid, tid;
-	uint16_t mappings; /* number of struct sample_mapping after the call chain */
-	uint16_t deferred; /* 1 if the sample ends with a struct sample_deferred, else 0 */
+	uint8_t mappings; /* number of struct sample_mapping after the call chain */
+	uint8_t deferred; /* 1 if the sample ends with a struct sample_deferred, else 0 */
+	/*
+	 * Entries of the host's call chain, innermost first: of the kernel, then of the VMM,
+	 * together at most SAMPLE_HOST_CHAIN_MAX. With any, the vCPU's thread was outside of the
+	 * guest, and the rest of the sample, unless it has SAMPLE_HOST, shows where the guest is.
+	 */
+	uint8_t host_kernel, host_user;
 	char comm[SAMPLE_COMM_SIZE];
 	char process_comm[SAMPLE_COMM_SIZE]; /* of the process's first thread; valid with STARTED */
 	uint32_t parent;                     /* parent process of PID; valid with STARTED */
@@ -135,8 +144,8 @@ struct sample_mapping {
 	uint32_t reserved;
 };
 
-/* Why the vCPU was outside of the guest: follows the mappings of a sample with SAMPLE_OUTSIDE,
- * whose event is not 0. The sample's period is in ns. */
+/* Why the vCPU was outside of the guest: follows the mappings of a sample with SAMPLE_OUTSIDE. If
+ * the event is not 0, the sample's period is in ns. */
 struct sample_outside {
 	char reason[48]; /* "exit EPT_VIOLATION"; zeros follow, at least one */
 };
@@ -175,19 +184,30 @@ static inline size_t sample_mappings_offset(const struct sample *sample)
 	return sample_size((size_t)sample->kernel_depth + sample->user_depth);
 }
 
-/* Offset of the hit, or of why it was outside, one of which a sample has if its event is not 0. */
+/* Offset of why it was outside, or of the hit, which a sample of another event than 0 has. */
 static inline size_t sample_hit_offset(const struct sample *sample)
 {
 	return sample_mappings_offset(sample) + sample->mappings * sizeof(struct sample_mapping);
 }
 
+static inline size_t sample_host_depth(const struct sample *sample)
+{
+	return (size_t)sample->host_kernel + sample->host_user;
+}
+
+/* Offset of the host's call chain. */
+static inline size_t sample_host_offset(const struct sample *sample)
+{
+	size_t hit = sample->event ? sizeof(struct sample_hit) : 0;
+
+	return sample_hit_offset(sample) +
+	       (sample->flags & SAMPLE_OUTSIDE ? sizeof(struct sample_outside) : hit);
+}
+
 /* Offset of the deferred lookup, which a sample has if DEFERRED is set. */
 static inline size_t sample_deferred_offset(const struct sample *sample)
 {
-	size_t size = sample->flags & SAMPLE_OUTSIDE ? sizeof(struct sample_outside)
-						     : sizeof(struct sample_hit);
-
-	return sample_hit_offset(sample) + (sample->event ? size : 0);
+	return sample_host_offset(sample) + sample_host_depth(sample) * sizeof(uint64_t);
 }
 
 /* Bytes of the whole sample with all that follows its call chain. */
@@ -201,7 +221,7 @@ static inline size_t sample_length(const struct sample *sample)
 #define SAMPLE_LENGTH_MAX                                                                          \
 	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                         \
 	 SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) + sizeof(struct sample_hit) +         \
-	 sizeof(struct sample_deferred))
+	 SAMPLE_HOST_CHAIN_MAX * sizeof(uint64_t) + sizeof(struct sample_deferred))
 
 static inline const struct sample_mapping *sample_mappings(const struct sample *sample)
 {
@@ -219,9 +239,15 @@ static inline const struct sample_hit *sample_hit(const struct sample *sample)
 /* NULL for a sample of other time. */
 static inline const struct sample_outside *sample_outside(const struct sample *sample)
 {
-	return sample->event && sample->flags & SAMPLE_OUTSIDE
+	return sample->flags & SAMPLE_OUTSIDE
 		       ? (const void *)((const char *)sample + sample_hit_offset(sample))
 		       : NULL;
+}
+
+/* sample_host_depth() entries. */
+static inline const uint64_t *sample_host_chain(const struct sample *sample)
+{
+	return (const void *)((const char *)sample + sample_host_offset(sample));
 }
 
 /* NULL if all lookups were made. */
@@ -246,6 +272,11 @@ static inline struct sample_hit *sample_write_hit(struct sample *sample)
 static inline struct sample_outside *sample_write_outside(struct sample *sample)
 {
 	return (void *)((char *)sample + sample_hit_offset(sample));
+}
+
+static inline uint64_t *sample_write_host_chain(struct sample *sample)
+{
+	return (void *)((char *)sample + sample_host_offset(sample));
 }
 
 static inline struct sample_deferred *sample_write_deferred(struct sample *sample)

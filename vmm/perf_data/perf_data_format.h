@@ -14,6 +14,10 @@
 #define PERF_DATA_MAGIC         0x32454c4946524550ull /* "PERFILE2" */
 #define PERF_DATA_MAGIC_SWAPPED 0x50455246494c4532ull
 
+/* Guest's perspective: the process in which the VMM's memory is mapped. No task of the guest has
+ * this number, nor any other process of a recording. */
+#define PERF_DATA_HOST_PID 4259839
+
 /* The size of a record is a 16-bit field. */
 #define PERF_DATA_RECORD_MAX 65535u
 

@@ -262,10 +262,19 @@ static bool is_outside(const struct perf_data_event *event)
 	       (!strcmp(event->name, "kvm:exit") || !strcmp(event->name, "kvm:off-cpu"));
 }
 
+/* Samples of the host have the reason, too. Of perf's own clocks, raw data is zero. */
+static bool is_clock(const struct perf_data_event *event)
+{
+	return (event->type == PERF_TYPE_SOFTWARE && event->config == PERF_COUNT_SW_CPU_CLOCK) ||
+	       (event->type == PERF_TYPE_HARDWARE && event->config == PERF_COUNT_HW_CPU_CYCLES);
+}
+
 static void read_reason(struct span raw, const struct perf_data_event *event,
 			struct perf_data_sample *sample)
 {
-	if (is_outside(event) && raw.size <= 128 && memchr(raw.data, 0, raw.size))
+	sample->is_host = is_clock(event);
+	if ((sample->is_host || is_outside(event)) && raw.size <= 128 && raw.size && *raw.data &&
+	    memchr(raw.data, 0, raw.size))
 		sample->reason = (const char *)raw.data;
 }
 

@@ -48,7 +48,10 @@ struct perf_data_sample {
 	size_t callchain_size;
 	bool has_values; /* of a watch: */
 	struct perf_data_hit_values values;
-	const char *reason; /* of an event of time outside of the guest; any bytes; NULL: none */
+	/* Why the vCPU was outside of the guest; any bytes; NULL: none, or unknown. Of an event of
+	 * that time, or, with IS_HOST, of a sample of the host. */
+	const char *reason;
+	bool is_host;
 };
 
 struct perf_data_mapping_event {

@@ -41,6 +41,8 @@ void perf_data_describe_event(struct perf_event_attr *attribute,
 	attribute->cgroup = options->perspective == PERSPECTIVE_GUEST;
 	if (options->callchains)
 		attribute->sample_type |= PERF_SAMPLE_CALLCHAIN;
+	if (options->host_stacks)
+		attribute->sample_type |= PERF_SAMPLE_RAW;
 }
 
 /* The reason is raw data, as of a sample that a BPF program has written: perf script shows it. */

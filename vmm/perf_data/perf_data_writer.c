@@ -88,6 +88,15 @@ static void free_writer(struct perf_data_writer *writer)
 	free(writer);
 }
 
+static int write_host(struct perf_data_writer *writer, const struct perf_data_options *options)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < options->host_count && !error; i++)
+		error = perf_data_writer_mapping(writer, &options->host[i]);
+	return error;
+}
+
 static int open_writer(struct perf_data_writer *writer, const struct perf_data_options *options)
 {
 	int error = collect_facts(&writer->facts, options);
@@ -104,6 +113,8 @@ static int open_writer(struct perf_data_writer *writer, const struct perf_data_o
 		return error;
 	perf_data_output_set_room(writer->output, options->room);
 	error = perf_data_start(writer);
+	if (!error)
+		error = write_host(writer, options);
 	if (error)
 		perf_data_output_close(writer->output);
 	return error;

@@ -16,6 +16,7 @@
 #include "shared/sample_record.h"
 #include "shared/sideband_record.h"
 #include "vmm/perf_data/perf_data_blocks.h"
+#include "vmm/perf_data/perf_data_format.h"
 #include "vmm/perf_data/perf_data_output.h"
 #include "vmm/perf_data/perf_data_watch.h"
 
@@ -32,6 +33,7 @@ struct perf_data_options {
 	bool wall_clock;        /* the event is named wall-clock, not cpu-clock */
 	bool cycles;            /* the event is cycles, and periods count cycles */
 	bool host_samples;      /* the file may get samples of the host (SAMPLE_HOST) */
+	bool host_stacks;       /* samples of the host may have its call chain, and the reason */
 	unsigned int frequency; /* Hz */
 	bool callchains;
 	unsigned int compression; /* zstd level 1 to 22; 0: none */
@@ -43,6 +45,9 @@ struct perf_data_options {
 	const char *hostname, *release, *cpu_description;
 	const char *cpuid; /* "VENDOR,FAMILY,MODEL,STEPPING", in decimal */
 	uint64_t memory_kib;
+	/* Where the host's kernel and the VMM are mapped, for the host's call chains. */
+	const struct perf_data_mapping *host;
+	size_t host_count;
 	/* Events from 1 on, which outlive the writer; it adds new ones by itself. NULL: none. */
 	const struct perf_data_watches *watches;
 	const struct perf_data_room *room; /* outlives the writer; NULL: no reserve of disk space */
@@ -58,6 +63,9 @@ struct perf_data_mapping {
 	const uint8_t *build_id;
 	size_t build_id_size; /* at most 20; 0 without one */
 	bool kernel;
+	/* Not of the guest. In the guest's perspective its process is PERF_DATA_HOST_PID, also for
+	 * the kernel. */
+	bool host;
 	bool is_code; /* one kernel function NAME, generated at run time: KSYMBOL. Left out in the
 			 host's perspective */
 };

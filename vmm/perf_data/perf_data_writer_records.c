@@ -60,24 +60,70 @@ static uint64_t marker_before(const struct sample *sample, size_t index, uint64_
 	return marker == latest ? 0 : marker;
 }
 
+/* A call chain with its markers. */
+struct chain {
+	uint64_t entries[2 * SAMPLE_CALLCHAIN_MAX + SAMPLE_HOST_CHAIN_MAX + 2];
+	uint64_t count, latest; /* LATEST: the latest marker */
+};
+
+/* MARKER 0: none is needed. */
+static void add_entry(struct chain *chain, uint64_t marker, uint64_t address)
+{
+	if (marker && marker != chain->latest)
+		chain->entries[chain->count++] = chain->latest = marker;
+	chain->entries[chain->count++] = address;
+}
+
+/* In the guest's perspective, all of the host is the hypervisor: perf shows the addresses. */
+static void add_host(const struct perf_data_writer *writer, struct chain *chain,
+		     const struct sample *sample)
+{
+	const uint64_t *host = sample_host_chain(sample);
+
+	for (size_t i = 0; i < sample_host_depth(sample) && i < SAMPLE_HOST_CHAIN_MAX; i++) {
+		uint64_t marker = (uint64_t)(i < sample->host_kernel ? PERF_CONTEXT_KERNEL
+								     : PERF_CONTEXT_USER);
+
+		if (writer->perspective == PERSPECTIVE_GUEST)
+			marker = (uint64_t)PERF_CONTEXT_HV;
+		add_entry(chain, marker, host[i]);
+	}
+}
+
 /* perf drops a call chain with PERF_CONTEXT_GUEST_KERNEL. Both perspectives use the plain markers:
  * perf looks the addresses up in the machine of the sample. */
+static void add_guest(const struct perf_data_writer *writer, struct chain *chain,
+		      const struct sample *sample)
+{
+	size_t depth = (size_t)sample->kernel_depth + sample->user_depth;
+
+	for (size_t i = writer->kernel_hidden ? sample->kernel_depth : 0;
+	     i < depth && i < SAMPLE_CALLCHAIN_MAX; i++)
+		add_entry(chain, marker_before(sample, i, chain->latest),
+			  sample->callchain[i] |
+				  (is_uncertain(sample, i) ? SAMPLE_ADDRESS_CERTAIN : 0));
+}
+
+/* False if a call chain of the host cannot be followed by that of the guest: a chain is of one
+ * machine, and an uncertain sample is only marked by its own mode. */
+static bool has_guest_chain(const struct perf_data_writer *writer, const struct sample *sample)
+{
+	return !sample_host_depth(sample) ||
+	       (writer->perspective == PERSPECTIVE_GUEST &&
+		!(sample->flags & (SAMPLE_UNCERTAIN | SAMPLE_OTHER_KERNEL)));
+}
+
 static void add_callchain(const struct perf_data_writer *writer, struct bytes *record,
 			  const struct sample *sample)
 {
-	size_t depth = (size_t)sample->kernel_depth + sample->user_depth;
-	uint64_t entries[2 * SAMPLE_CALLCHAIN_MAX], latest = 0, marker, count = 0;
+	struct chain chain;
 
-	for (size_t i = writer->kernel_hidden ? sample->kernel_depth : 0;
-	     i < depth && i < SAMPLE_CALLCHAIN_MAX; i++) {
-		marker = marker_before(sample, i, latest);
-		if (marker)
-			entries[count++] = latest = marker;
-		entries[count++] = sample->callchain[i] |
-				   (is_uncertain(sample, i) ? SAMPLE_ADDRESS_CERTAIN : 0);
-	}
-	bytes_add_u64(record, count);
-	bytes_add(record, entries, count * sizeof(entries[0]));
+	chain.count = chain.latest = 0;
+	add_host(writer, &chain, sample);
+	if (has_guest_chain(writer, sample))
+		add_guest(writer, &chain, sample);
+	bytes_add_u64(record, chain.count);
+	bytes_add(record, chain.entries, chain.count * sizeof(chain.entries[0]));
 }
 
 static void note_time(struct perf_data_facts *facts, uint64_t time)
@@ -141,14 +187,15 @@ static void add_values(struct bytes *record, const struct sample_hit *hit)
 	bytes_add(record, &values, sizeof(values));
 }
 
+/* NULL: unknown. */
 static void add_reason(struct bytes *record, const struct sample_outside *outside)
 {
-	size_t length = strnlen(outside->reason, sizeof(outside->reason) - 1);
+	size_t length = outside ? strnlen(outside->reason, sizeof(outside->reason) - 1) : 0;
 	/* With its size it fills 8 bytes. */
 	size_t size = (sizeof(uint32_t) + length + 1 + 7) / 8 * 8 - sizeof(uint32_t);
 
 	bytes_add_u32(record, (uint32_t)size);
-	bytes_add(record, outside->reason, length);
+	bytes_add(record, outside ? outside->reason : "", length);
 	bytes_add_zeros(record, size - length);
 }
 
@@ -163,6 +210,8 @@ static uint16_t host_misc(const struct perf_data_writer *writer, bool kernel)
 /* In an unknown mode readers search no mappings, so they show no wrong image. */
 static uint16_t sample_misc(const struct perf_data_writer *writer, const struct sample *sample)
 {
+	if (sample_host_depth(sample))
+		return host_misc(writer, sample->host_kernel);
 	if (sample->flags & SAMPLE_HOST)
 		return host_misc(writer, !sample->cpl);
 	if (sample->flags & (SAMPLE_UNCERTAIN | SAMPLE_OTHER_KERNEL) ||
@@ -199,7 +248,7 @@ int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sam
 	note_latest(writer, sample->time);
 	perf_data_writer_begin(writer, PERF_RECORD_SAMPLE, sample_misc(writer, sample));
 	bytes_add_u64(record, event_id(writer, sample->event, sample->vcpu));
-	bytes_add_u64(record, sample->rip);
+	bytes_add_u64(record, sample_host_depth(sample) ? *sample_host_chain(sample) : sample->rip);
 	bytes_add_u32(record, task->pid);
 	bytes_add_u32(record, task->tid);
 	bytes_add_u64(record, sample->time);
@@ -214,7 +263,7 @@ int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sam
 		add_values(record, hit);
 		add_registers(record, sample, hit);
 	}
-	if (outside)
+	if (outside || (!sample->event && writer->facts.attribute.sample_type & PERF_SAMPLE_RAW))
 		add_reason(record, outside);
 	if (writer->facts.attribute.sample_type & PERF_SAMPLE_CGROUP)
 		bytes_add_u64(record, cgroup);
@@ -288,7 +337,7 @@ static void note_build_id(struct perf_data_writer *writer, const struct perf_dat
 				   ? "[kernel.kallsyms]"
 				   : mapping->name;
 
-	if (!mapping->build_id_size || writer->perspective == PERSPECTIVE_HOST)
+	if (!mapping->build_id_size || mapping->host || writer->perspective == PERSPECTIVE_HOST)
 		return;
 	perf_data_add_build_id(&writer->facts, guest_misc(writer, mapping->kernel), mapping->pid,
 			       name, mapping->build_id, mapping->build_id_size);
@@ -322,7 +371,8 @@ static int write_symbol(struct perf_data_writer *writer, const struct perf_data_
 int perf_data_writer_mapping(struct perf_data_writer *writer,
 			     const struct perf_data_mapping *mapping)
 {
-	uint16_t misc = guest_misc(writer, mapping->kernel);
+	uint16_t misc = mapping->host ? host_misc(writer, mapping->kernel)
+				      : guest_misc(writer, mapping->kernel);
 	struct bytes *record = &writer->record;
 
 	if (mapping->is_code)
@@ -357,16 +407,28 @@ int perf_data_writer_mapping_end(struct perf_data_writer *writer,
 	return write_symbol(writer, mapping, PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER);
 }
 
-int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,
-			  const char *comm)
+static int write_comm(struct perf_data_writer *writer, uint16_t misc, uint64_t time, int32_t pid,
+		      int32_t tid, const char *comm)
 {
-	perf_data_writer_begin(writer, PERF_RECORD_COMM, guest_misc(writer, false));
+	perf_data_writer_begin(writer, PERF_RECORD_COMM, misc);
 	bytes_add_u32(&writer->record, (uint32_t)pid);
 	bytes_add_u32(&writer->record, (uint32_t)tid);
 	bytes_add(&writer->record, comm, strlen(comm) + 1);
 	bytes_pad(&writer->record, 8);
 	add_sample_id(writer, pid, tid, time, 0);
 	return perf_data_writer_end(writer);
+}
+
+/* In the host's perspective, samples of the host are of the same thread of another machine. */
+int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,
+			  const char *comm)
+{
+	int error = write_comm(writer, guest_misc(writer, false), time, pid, tid, comm);
+	bool host = writer->perspective == PERSPECTIVE_HOST &&
+		    writer->facts.attribute.sample_type & PERF_SAMPLE_RAW;
+
+	return error || !host ? error
+			      : write_comm(writer, PERF_RECORD_MISC_USER, time, pid, tid, comm);
 }
 
 int perf_data_writer_cgroup(struct perf_data_writer *writer, uint64_t time, uint64_t id,

@@ -141,7 +141,8 @@ const struct sample *collector_sample(const struct ring_record *record, size_t v
 	if (record->type != RECORD_SAMPLE || size < sizeof(*sample) || sample->vcpu >= vcpus ||
 	    sample->event > watches ||
 	    sample->kernel_depth + sample->user_depth > SAMPLE_CALLCHAIN_MAX ||
-	    sample->mappings > SAMPLE_MAPPINGS_MAX || size < sample_length(sample))
+	    sample->mappings > SAMPLE_MAPPINGS_MAX ||
+	    sample_host_depth(sample) > SAMPLE_HOST_CHAIN_MAX || size < sample_length(sample))
 		return NULL;
 	return sample;
 }

@@ -5,11 +5,13 @@
 
 static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
 {
+	bool host = sample->flags & SAMPLE_HOST || sample_host_depth(sample);
+
 	if (sample->event)
 		return; /* the hits of a watch and samples of time outside are counted elsewhere */
 	statistics->samples++;
-	statistics->host += !!(sample->flags & SAMPLE_HOST);
-	statistics->kernel += !sample->cpl && !(sample->flags & SAMPLE_HOST);
+	statistics->host += host;
+	statistics->kernel += !sample->cpl && !host;
 	statistics->cost += sample->cost;
 	statistics->weight += sample->period;
 }

@@ -100,6 +100,13 @@ static bool boot_fits(char *path, const char *boots, const char *name,
 	return modules_fit(directory, kernel) && kernel_fits(path, kernel);
 }
 
+bool boot_symbols_running(char *path, const struct profile_kernel *kernel)
+{
+	return kernel->reference && kernel->reference_address &&
+	       symbol_paths_is_running_kernel(kernel_build_id(kernel)) &&
+	       boot_fits(path, "", "proc", kernel);
+}
+
 /* Boots are named by their time: the newest comes first. */
 bool boot_symbols_find(char *path, const struct profile_kernel *kernel, const char *directory)
 {

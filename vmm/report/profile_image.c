@@ -38,7 +38,8 @@ static bool module_name(const char *path, char *name, size_t size)
 
 static bool is_kernel_name(const char *path)
 {
-	return !strncmp(path, "[kernel.", 8) || !strncmp(path, "[guest.kernel.", 14);
+	return !strncmp(path, "[kernel.", 8) || !strncmp(path, "[guest.kernel.", 14) ||
+	       !strncmp(path, "[host.kernel.", 13);
 }
 
 /* Memory with a name that looks like a path. Programs in memory files are recorded as "memfd:". */
@@ -140,6 +141,8 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 
 	if (boot_symbols_find(path, kernel, options->sources.buildid_dir))
 		kernel->symbols = load_kallsyms(path);
+	else if (!options->sources.cache_only && boot_symbols_running(path, kernel))
+		kernel->symbols = load_kallsyms(path);
 	else if (symbol_paths_cached(path, options->sources.buildid_dir, kernel_build_id(kernel),
 				     "kallsyms"))
 		kernel->symbols = load_kallsyms(path);
@@ -180,7 +183,7 @@ struct symbols *profile_kernel_symbols(struct profile_kernel *kernel,
 	if (kernel->tried)
 		return kernel->symbols;
 	kernel->tried = true;
-	if (options->kallsyms || options->vmlinux)
+	if ((options->kallsyms || options->vmlinux) && !kernel->host)
 		load_given(kernel, options);
 	else if (kernel->build_id_size)
 		load_found(kernel, options);

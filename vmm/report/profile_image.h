@@ -32,6 +32,7 @@ enum profile_image_kind {
 /* The kernel of one machine. Its text and modules share one symbol table. */
 struct profile_kernel {
 	bool guest;
+	bool host;               /* of a recording in the guest's perspective */
 	bool tried;              /* the symbols were searched */
 	char note[512];          /* why there are no symbols; "" if there are */
 	struct symbols *symbols; /* owned; NULL: not found */
@@ -119,6 +120,8 @@ struct symbols *profile_kernel_symbols(struct profile_kernel *kernel,
  * PATH has SYMBOL_PATH_MAX bytes; DIRECTORY is the buildid_dir of struct symbol_sources.
  */
 bool boot_symbols_find(char *path, const struct profile_kernel *kernel, const char *directory);
+/* The same in /proc, if the kernel is the running one. */
+bool boot_symbols_running(char *path, const struct profile_kernel *kernel);
 
 /*
  * Like dwarf_inlines_find(), for the address OWN that profile_image_symbol() returned. Finds and

@@ -162,16 +162,25 @@ struct view {
 	uint32_t id; /* for the cache; near UINT32_MAX without a space */
 };
 
+/* Of ADDRESS in MODE. In the guest's perspective, the host is the other machine, and its addresses
+ * have one mode. */
 static struct view view_of(const struct symbolizer *symbolizer,
-			   const struct perf_data_sample *sample, uint16_t mode)
+			   const struct perf_data_sample *sample, uint16_t mode, uint64_t address)
 {
-	struct view view = { .mode = mode, .id = UINT32_MAX - is_kernel_mode(mode) };
+	bool host = mode == PERF_RECORD_MISC_HYPERVISOR;
+	struct view view;
+
+	if (host)
+		mode = address >> 63 ? PERF_RECORD_MISC_GUEST_KERNEL : PERF_RECORD_MISC_GUEST_USER;
+	view = (struct view){ .mode = mode, .id = UINT32_MAX - is_kernel_mode(mode) };
 
 	if (mode == PERF_RECORD_MISC_CPUMODE_UNKNOWN)
 		return view; /* in no space, because the mapping is uncertain */
-	view.space = profile_timeline_space(
-		symbolizer->timeline, is_guest_mode(mode),
-		is_kernel_mode(mode) ? PROFILE_KERNEL : (int32_t)sample->pid, sample->time);
+	view.space = profile_timeline_space(symbolizer->timeline, is_guest_mode(mode),
+					    is_kernel_mode(mode) ? PROFILE_KERNEL
+					    : host               ? PERF_DATA_HOST_PID
+								 : (int32_t)sample->pid,
+					    sample->time);
 	if (view.space) {
 		view.epoch = profile_space_epoch(view.space, sample->time);
 		view.id = view.space->id;
@@ -233,35 +242,6 @@ static uint16_t mode_after(uint64_t marker)
 	}
 }
 
-/* Adds the call chain without its first entry, the sampled address. The first entry of each mode is
- * an instruction pointer, the others are return addresses. */
-static int add_callchain(struct symbolizer *symbolizer, const struct perf_data_sample *sample,
-			 struct view view, size_t *depth)
-{
-	bool first = true, caller = false;
-	int error = 0;
-
-	for (size_t i = 0; i < sample->callchain_size && !error; i++) {
-		uint64_t address = sample->callchain[i];
-
-		if (address >= PERF_CONTEXT_MAX) {
-			uint16_t mode = mode_after(address);
-
-			if (!mode)
-				return 0;
-			if (mode != view.mode)
-				view = view_of(symbolizer, sample, mode);
-			caller = false;
-			continue;
-		}
-		if (!first || address != sample->ip)
-			error = add_frame(symbolizer, &view, address, caller, depth);
-		first = false;
-		caller = true;
-	}
-	return error;
-}
-
 static int add_host_frame(struct symbolizer *symbolizer, size_t *depth)
 {
 	const struct profile_frame *frame = symbolizer_host_frame(symbolizer);
@@ -282,22 +262,63 @@ static int add_reason(struct symbolizer *symbolizer, const char *reason, size_t 
 	return 0;
 }
 
+/* True if the host's part of a call chain ends with MARKER. */
+static bool ends_host(uint16_t mode, uint64_t marker)
+{
+	return mode == PERF_RECORD_MISC_HYPERVISOR && marker != (uint64_t)PERF_CONTEXT_HV;
+}
+
+/*
+ * Adds the call chain without its first entry, the sampled address in VIEW. The first entry of each
+ * mode is an instruction pointer, the others are return addresses. REASON, unless NULL, is where
+ * the host's entries end.
+ */
+static int add_callchain(struct symbolizer *symbolizer, const struct perf_data_sample *sample,
+			 struct view view, const char *reason, size_t *depth)
+{
+	bool first = true, caller = false;
+	uint16_t mode = sample->misc;
+	int error = 0;
+
+	for (size_t i = 0; i < sample->callchain_size && !error; i++) {
+		uint64_t address = sample->callchain[i];
+		bool marker = address >= PERF_CONTEXT_MAX;
+
+		if (marker && reason && ends_host(mode, address)) {
+			error = add_reason(symbolizer, reason, depth);
+			reason = NULL;
+		}
+		if (marker ? mode_after(address) != mode : mode == PERF_RECORD_MISC_HYPERVISOR) {
+			mode = marker ? mode_after(address) : mode;
+			if (!mode)
+				break;
+			view = view_of(symbolizer, sample, mode, address);
+		}
+		if (!marker && (!first || address != sample->ip) && !error)
+			error = add_frame(symbolizer, &view, address, caller, depth);
+		first = first && marker;
+		caller = !marker;
+	}
+	return reason && !error ? add_reason(symbolizer, reason, depth) : error;
+}
+
 static int add_frames(struct symbolizer *symbolizer, const struct perf_data_sample *sample,
 		      size_t *depth)
 {
-	struct view view = view_of(symbolizer, sample, sample->misc);
+	struct view view = view_of(symbolizer, sample, sample->misc, sample->ip);
 	int error;
 
-	if (sample->misc == PERF_RECORD_MISC_HYPERVISOR)
+	if (sample->misc == PERF_RECORD_MISC_HYPERVISOR && !symbolizer->has_host)
 		return add_host_frame(symbolizer, depth);
-	if (sample->reason) {
+	if (sample->reason && !sample->is_host) {
 		error = add_reason(symbolizer, sample->reason, depth);
 		if (error || symbolizer->options.leaves_only)
 			return error;
 	}
 	error = add_frame(symbolizer, &view, sample->ip, false, depth);
 	if (!error && !symbolizer->options.leaves_only)
-		error = add_callchain(symbolizer, sample, view, depth);
+		error = add_callchain(symbolizer, sample, view,
+				      sample->is_host ? sample->reason : NULL, depth);
 	return error;
 }
 

@@ -104,7 +104,9 @@ static int note_kernel(struct symbolizer *symbolizer, const struct profile_image
 static int on_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
 	struct symbolizer *symbolizer = context;
-	bool guest = is_guest_mode(mapping->misc), kernel = is_kernel_mode(mapping->misc);
+	bool host = mapping->misc == PERF_RECORD_MISC_HYPERVISOR;
+	bool guest = host || is_guest_mode(mapping->misc),
+	     kernel = host ? mapping->start >> 63 : is_kernel_mode(mapping->misc);
 	struct profile_image image = { 0 }, *kept;
 	int error;
 
@@ -113,6 +115,8 @@ static int on_mapping(void *context, const struct perf_data_mapping_event *mappi
 		    : !profile_image_describe(&image, &symbolizer->pool, mapping->name, kernel))
 		return symbolizer_out_of_memory(symbolizer);
 	find_build_id(symbolizer, &image, mapping);
+	symbolizer->has_host |= host;
+	symbolizer->kernels[1].host |= host;
 	if (kernel)
 		image.kernel = &symbolizer->kernels[guest];
 	if (kernel && note_kernel(symbolizer, &image, mapping))
@@ -214,7 +218,7 @@ static int check_given(struct symbolizer *symbolizer)
 
 	if (!options->kallsyms && !options->vmlinux)
 		return 0;
-	if (symbolizer->kernels[1].build_id_size)
+	if (symbolizer->kernels[1].build_id_size && !symbolizer->has_host)
 		kernel = &symbolizer->kernels[1];
 	return profile_kernel_symbols(kernel, options) ? 0 : error_set(-EINVAL, "%s", kernel->note);
 }

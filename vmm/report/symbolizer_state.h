@@ -47,14 +47,16 @@ struct symbolizer {
 	struct hash_table cgroups;   /* struct profile_cgroup by id */
 	struct hash_table frames;    /* struct frame by image and symbol or address */
 	struct profile_frame_cache cache;
-	struct profile_kernel kernels[2]; /* the recorded machine's, and its guest's */
-	const char *unknown, *none;       /* "[unknown]" and "" in the pool */
-	int chosen;                       /* the selected event; -1: all */
-	uint64_t started;                 /* CPU time of the thread, ns */
-	uint64_t checks;                  /* of the limits */
-	uint64_t lost, samples;           /* samples: read so far, selected or not */
-	struct time_ranges times;         /* the selected ones; none: all */
-	uint64_t first_time, last_time;   /* of all samples, if TIMES are percentages */
+	/* The recorded machine's, and its guest's; in the guest's perspective, the host's. */
+	struct profile_kernel kernels[2];
+	bool has_host; /* the file is of the guest's perspective, and has the host's mappings */
+	const char *unknown, *none;     /* "[unknown]" and "" in the pool */
+	int chosen;                     /* the selected event; -1: all */
+	uint64_t started;               /* CPU time of the thread, ns */
+	uint64_t checks;                /* of the limits */
+	uint64_t lost, samples;         /* samples: read so far, selected or not */
+	struct time_ranges times;       /* the selected ones; none: all */
+	uint64_t first_time, last_time; /* of all samples, if TIMES are percentages */
 	int (*each)(void *context, const struct symbolized_sample *sample);
 	void *each_context;
 	struct symbolized_frame stack[PROFILE_DEPTH_MAX];

@@ -113,7 +113,7 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	sample->event = 0;
 	sample->pid = task->pid;
 	sample->tid = task->tid;
-	sample->mappings = sample->deferred = 0;
+	sample->mappings = sample->deferred = sample->host_kernel = sample->host_user = 0;
 	memcpy(sample->comm, task->comm, sizeof(sample->comm));
 	memcpy(sample->process_comm, task->process_comm, sizeof(sample->process_comm));
 	sample->parent = task->parent;
@@ -267,7 +267,7 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 		fill_sample(sample, &state->registers, &state->task, &state->chain);
 		/* An image that could not be determined is left out. */
 		sample->mappings =
-			(uint16_t)user_map_to_sample(&state->map, sample_write_mappings(sample));
+			(uint8_t)user_map_to_sample(&state->map, sample_write_mappings(sample));
 		sample->cgroups = state->cgroups;
 		sample->deferred = state->has_deferred;
 		sample->time = state->begin;

@@ -99,7 +99,7 @@ static void make_sample(struct small_sample *small, uint64_t time)
 	for (int i = 0; i < 4; i++)
 		small->callchain[i] = below(BYTES);
 	small->sample.rip = small->callchain[0];
-	small->sample.mappings = (uint16_t)below(3);
+	small->sample.mappings = (uint8_t)below(3);
 	for (uint16_t i = 0; i < small->sample.mappings; i++) {
 		uint64_t start = i * BYTES / 2 + below(BYTES / 2 - 1);
 

@@ -374,6 +374,7 @@ TEST(resolver_stage, the_largest_sample_may_be_late)
 	record.sample.event = 1;
 	record.sample.user_depth = SAMPLE_CALLCHAIN_MAX;
 	record.sample.mappings = SAMPLE_MAPPINGS_MAX;
+	record.sample.host_kernel = SAMPLE_HOST_CHAIN_MAX;
 	record.sample.deferred = 1;
 	REQUIRE_EQUAL(sample_length(&record.sample), sizeof(record));
 	pass(&setting, 100 * MILLISECOND);

@@ -147,7 +147,7 @@ void deferred_lookup(const struct guest_kernel *kernel, const struct guest_view 
 	memcpy(to, from,
 	       sample_size((size_t)from->kernel_depth + from->user_depth) +
 		       from->mappings * sizeof(struct sample_mapping));
-	to->deferred = 0;
+	to->deferred = to->host_kernel = to->host_user = 0;
 	if (kernel && left & DEFERRED_LOOKUP_CGROUP && find_cgroup(kernel, view, noted, to))
 		left &= ~(unsigned int)DEFERRED_LOOKUP_CGROUP;
 	if (kernel && left & DEFERRED_LOOKUP_MAPPINGS && find_mappings(kernel, view, noted, to))
