@@ -4,6 +4,8 @@
  * guest with a function for each kind of exit. Each exit must be attributed to its function; the
  * sum of the periods must be the time that kvmscope stat measures in the same interval; and perf
  * must show both events.
+ *
+ * With --host-stacks, frames of the host follow those of the guest.
  */
 #include <jansson.h>
 #include <math.h>
@@ -19,6 +21,16 @@
 #define PERIOD    (1e9 / 999) /* ns, by the frequency below */
 #define COST      150e3       /* ns for a sample in emulation; measured: 40 to 80 us */
 
+/* The symbols of the L1 kernel are in its /proc. */
+#define HOST_STACKS                                                                                \
+	"for perspective in guest host; do "                                                       \
+	"build/kvmscope attach --pid $vm -F 199 --backend bpf --host-stacks --time 3 "             \
+	"--perspective $perspective -o " DIRECTORY "/$perspective > /tmp/attach 2>&1; "            \
+	"echo $perspective $?; cat /tmp/attach; done; "                                            \
+	"build/kvmscope export --format folded -o " DIRECTORY "/folded " DIRECTORY "/guest; "      \
+	"perf script -i " DIRECTORY "/guest > " DIRECTORY "/guest.script 2>&1; echo script $?; "   \
+	"perf script -i " DIRECTORY "/host > " DIRECTORY "/host.script 2>&1; "
+
 /* kvmscope stat measures within the time of the recording, which begins when the kernel is known.
  * Its first table has the exits of the interval only. */
 #define COMMANDS                                                                                    \
@@ -33,7 +45,8 @@
 	"until [ $(stat -c %%s " DIRECTORY "/data 2> /dev/null || echo 0) -gt 30000 ] || "          \
 	"[ $((tries += 1)) = 300 ]; do sleep 0.2; done; "                                           \
 	"build/kvmscope stat --pid $vm --json --interval 15 --time 15 > " DIRECTORY "/stat.json; "  \
-	"kill -INT $attach; wait $attach; echo attach $?; cat /tmp/attach; kill -KILL $vm; "        \
+	"kill -INT $attach; wait $attach; echo attach $?; cat /tmp/attach; " HOST_STACKS            \
+	"kill -KILL $vm; "                                                                          \
 	"perf report -i " DIRECTORY "/data --stdio -g none 2>&1 | grep 'of event'; "                \
 	"perf script -i " DIRECTORY "/data 2>&1 | grep 'BPF string' | sort | uniq -c"
 
@@ -123,6 +136,51 @@ static double state_of(const json_t *stat, const char *name)
 	return json_number_value(json_object_get(json_object_get(stat, "times"), name));
 }
 
+/* True if a line of the file NAME has all PARTS in this order. */
+static bool has_line(const char *name, const char *const *parts)
+{
+	FILE *file = fopen(name, "re");
+	char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+
+	while (file && !found && getline(&line, &room, file) > 0) {
+		const char *at = line;
+
+		for (size_t i = 0; at && parts[i]; i++)
+			at = strstr(at, parts[i]);
+		found = at;
+	}
+	free(line);
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* Of a guest's process: its frames, why it left the guest, the VMM's call, the host's kernel and
+ * its modules. perf has the host's frames by name. */
+static void check_host_stacks(const char *output)
+{
+	static const char *const folded[] = {
+		"exits;",           ";execute_cpuid;[exit cpuid];", "ioctl;", "do_syscall_64;",
+		";kvm_vcpu_ioctl;", ";kvm_arch_vcpu_ioctl_run",     NULL
+	};
+	static const char *const kernel[] = { "__x64_sys_ioctl", NULL };
+	static const char *const module[] = { " kvm_arch_vcpu_ioctl_run+", NULL };
+	static const char *const vmm[] = { "ioctl+", "libc.so", NULL };
+	static const char *const guest[] = { "execute_cpuid", NULL };
+
+	if (!strstr(output, "guest 0\n") || !strstr(output, "host 0\n") ||
+	    !strstr(output, "script 0\n"))
+		FAIL_TEST("no recording of host stacks:\n%s", output);
+	CHECK(has_line(DIRECTORY "/folded", folded));
+	CHECK(has_line(DIRECTORY "/host.script", kernel));
+	CHECK(has_line(DIRECTORY "/host.script", module));
+	CHECK(has_line(DIRECTORY "/host.script", vmm));
+	CHECK(has_line(DIRECTORY "/guest.script", guest));
+	CHECK(!has_line(DIRECTORY "/guest.script", kernel));
+}
+
 TEST(outside_rig, exits_belong_to_the_functions_that_cause_them)
 {
 	const char *kernel = rig_kernel("6.1");
@@ -172,6 +230,7 @@ TEST(outside_rig, exits_belong_to_the_functions_that_cause_them)
 	      strstr(result.output, "of event 'kvm:off-cpu'"));
 	CHECK(strstr(result.output, "\"exit cpuid\"") &&
 	      strstr(result.output, "\"off-cpu halted\""));
+	check_host_stacks(result.output);
 	json_decref(stat);
 	rig_result_free(&result);
 }

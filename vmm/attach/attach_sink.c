@@ -247,16 +247,39 @@ static void record_guest(struct attach *attach, struct sample *sample,
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-/* OUTSIDE: why the vCPU was outside of the guest, NULL for other samples. */
+/* Adds what RECORD has of the time outside of the guest. */
+static void add_outside(struct sample *record, const struct attach_guest_state *state)
+{
+	if (state->outside) {
+		struct sample_outside *why = sample_write_outside(record);
+
+		record->flags |= SAMPLE_OUTSIDE;
+		*why = (struct sample_outside){ 0 };
+		snprintf(why->reason, sizeof(why->reason), "%s", state->outside);
+	}
+	record->host_kernel = state->host_kernel;
+	record->host_user = state->host_user;
+	if (state->host)
+		memcpy(sample_write_host_chain(record), state->host,
+		       sample_host_depth(record) * sizeof(uint64_t));
+}
+
+static size_t outside_size(const struct attach_guest_state *state)
+{
+	return (state->outside ? sizeof(struct sample_outside) : 0) +
+	       ((size_t)state->host_kernel + state->host_user) * sizeof(uint64_t);
+}
+
+/* STATE may be NULL. */
 static void write_record(struct ring *ring, const struct sample *sample,
 			 const struct guest_callchain *chain, const struct user_map *map,
-			 const char *outside)
+			 const struct attach_guest_state *state)
 {
 	size_t depth = (size_t)chain->kernel_depth + chain->user_depth;
 	struct sample *record =
 		ring_reserve(ring, RECORD_SAMPLE,
 			     sample_size(depth) + map->count * sizeof(struct sample_mapping) +
-				     (outside ? sizeof(struct sample_outside) : 0));
+				     (state ? outside_size(state) : 0));
 
 	if (record) {
 		*record = *sample;
@@ -264,15 +287,10 @@ static void write_record(struct ring *ring, const struct sample *sample,
 		record->kernel_depth = chain->kernel_depth;
 		record->user_depth = chain->user_depth;
 		memcpy(record->callchain, chain->addresses, depth * sizeof(uint64_t));
-		record->mappings = (uint16_t)user_map_to_sample(map, sample_write_mappings(record));
+		record->mappings = (uint8_t)user_map_to_sample(map, sample_write_mappings(record));
 	}
-	if (record && outside) {
-		struct sample_outside *why = sample_write_outside(record);
-
-		record->flags |= SAMPLE_OUTSIDE;
-		*why = (struct sample_outside){ 0 };
-		snprintf(why->reason, sizeof(why->reason), "%s", outside);
-	}
+	if (record && state)
+		add_outside(record, state);
 	ring_commit(ring, record);
 }
 
@@ -288,6 +306,7 @@ void attach_record_sample(void *context, struct sample *sample, struct guest_cal
 			  const struct attach_guest_state *stack)
 {
 	struct attach *attach = context;
+	bool host = sample->flags & SAMPLE_HOST || (stack && stack->host);
 
 	THREAD_CHECK(&attach->owner);
 	assert(sample->vcpu < attach->ring_count);
@@ -296,7 +315,6 @@ void attach_record_sample(void *context, struct sample *sample, struct guest_cal
 	attach->space.map.count = 0;
 	if (sample->flags & SAMPLE_HOST) {
 		chain->kernel_depth = chain->user_depth = 0;
-		atomic_fetch_add(&attach->host, 1);
 	} else {
 		if (attach->encryption > GUEST_SEV)
 			hide_registers(sample, chain);
@@ -304,11 +322,13 @@ void attach_record_sample(void *context, struct sample *sample, struct guest_cal
 			mark_other_kernel(sample, chain);
 		else
 			record_guest(attach, sample, chain, stack);
-		attach->unsampled.sampled += sample->event ? 0 : sample->period;
-		atomic_fetch_add(sample->event ? &attach->outside : &attach->guest, 1);
+		attach->unsampled.sampled += host || sample->event ? 0 : sample->period;
 	}
-	write_record(attach->rings[sample->vcpu], sample, chain, &attach->space.map,
-		     sample->event ? stack->outside : NULL);
+	atomic_fetch_add(host            ? &attach->host
+			 : sample->event ? &attach->outside
+					 : &attach->guest,
+			 1);
+	write_record(attach->rings[sample->vcpu], sample, chain, &attach->space.map, stack);
 }
 
 void attach_record_lost(void *context, unsigned int id, uint64_t count)

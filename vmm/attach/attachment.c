@@ -79,6 +79,9 @@ static int check_event(const struct attach *attach, const struct attach_backend 
 	if (attach->target.event == ATTACH_CYCLES && !backend->has_cycles)
 		return error_set(-ENOTSUP, "%s samples by cpu-clock only, not by cycles",
 				 backend->name);
+	if (attach->target.host_stacks && !backend->has_outside)
+		return error_set(-ENOTSUP, "%s has no call chains of the host (--host-stacks)",
+				 backend->name);
 	return attach->target.outside && !backend->has_outside
 		       ? error_set(-ENOTSUP, "%s has no events kvm:exit and kvm:off-cpu",
 				   backend->name)
@@ -344,6 +347,7 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 		.callchains = options->callchains,
 		.event = options->event,
 		.outside = options->outside,
+		.host_stacks = options->host_stacks,
 		.own = options->own,
 		.monitor = options->monitor,
 		.stop_limit =

@@ -40,6 +40,7 @@ struct attach_options {
 	const char *backend;            /* its name, or "auto" for the best one that works */
 	enum attach_event event;        /* cycles only by bpf and perf */
 	unsigned int outside;           /* enum attach_outside; only by bpf */
+	bool host_stacks;               /* the host's call chains; only by bpf */
 	unsigned int frequency;         /* Hz */
 	bool callchains;
 	bool overwrite;          /* rings keep the newest samples, for a flight recorder */

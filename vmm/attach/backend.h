@@ -59,6 +59,9 @@ struct attach_guest_state {
 	/* Why the vCPU was outside of the guest, for the samples of that time; NULL: other ones.
 	 */
 	const char *outside;
+	/* The host's call chain, kernel before VMM: the vCPU's thread was outside of the guest. */
+	const uint64_t *host;
+	uint8_t host_kernel, host_user; /* together at most SAMPLE_HOST_CHAIN_MAX */
 	bool copied; /* stacks were copied, and the chain has only the sampled address */
 	struct attach_stack stacks[ATTACH_STACKS];
 	const struct guest_tasks_snapshot *tasks; /* of the vCPU; NULL: not read */
@@ -81,7 +84,7 @@ struct attach_sink {
 	 * (0: unknown), and SAMPLE_HOST if it was recorded outside of the guest, or
 	 * SAMPLE_OTHER_KERNEL if a nested guest ran; its task is unknown. CHAIN begins with the
 	 * sampled address and may be modified. STACK is NULL if the guest's registers are unknown,
-	 * except of samples of time outside: their event is not 0.
+	 * except of samples of time outside: their event is not 0, or STACK has the host's chain.
 	 * All arguments are valid during the call only.
 	 */
 	void (*sample)(void *context, struct sample *sample, struct guest_callchain *chain,
@@ -115,6 +118,7 @@ struct attach_target {
 	unsigned int frequency;  /* Hz, for each vCPU thread */
 	enum attach_event event; /* the requested one */
 	unsigned int outside;    /* enum attach_outside */
+	bool host_stacks;        /* outside of the guest, record the host's call chain */
 	bool own;                /* the VM belongs to this process */
 	unsigned int vcpus_max;  /* ids of vCPUs are below it, also those of hot-plugged ones */
 	bool callchains;

@@ -19,6 +19,7 @@
 #include "vmm/attach/backend.h"
 #include "vmm/attach/bpf_skeletons.h"
 #include "vmm/attach/bpf_source.h"
+#include "vmm/attach/kvm_tracepoint.h"
 
 #define CLOCK_TRIES  5
 #define KERNEL_STACK 1024 /* bytes; more than most samples have */
@@ -158,6 +159,7 @@ static void publish_vcpu(const struct attach_source *source, struct bpf_thread *
 	shared->tid = found->tid;
 	shared->inner_tid = (__u32)thread->vcpu.tid;
 	shared->callchains = source->target->callchains;
+	shared->host_stacks = source->target->host_stacks;
 	shared->by_nmi = source->choice.event == ATTACH_CYCLES;
 	__atomic_store_n(&shared->vcpu, found->vcpu, __ATOMIC_RELEASE);
 }
@@ -315,7 +317,7 @@ static int sample_thread(struct attach_source *source, struct bpf_thread *thread
 	error = bpf_vcpu_sample(source->vm, &thread->memory, thread->event_fd, &thread->link);
 	if (error)
 		close(thread->event_fd);
-	if (!error && source->target->outside)
+	if (!error && source->outside)
 		error = sample_outside_of(source, thread);
 	return error;
 }
@@ -500,6 +502,20 @@ static int check_vcpu(struct attach_source *source)
 				   process->pid);
 }
 
+/* Without the tracepoint, the host's call chains lack the reasons of exits only. */
+static bool traces_exits(const struct attach_target *target)
+{
+	struct kvm_exit_tracepoint tracepoint = { 0 };
+
+	if (target->outside || !target->host_stacks)
+		return target->outside;
+	if (!kvm_exit_tracepoint_find(&tracepoint) && tracepoint.rip)
+		return true;
+	log_info("call chains of the host have no reasons of exits: %s",
+		 tracepoint.id ? "KVM's tracepoint lacks the guest's RIP" : error_message());
+	return false;
+}
+
 static int open_all(struct attach_source *source)
 {
 	const struct attach_target *target = source->target;
@@ -509,7 +525,8 @@ static int open_all(struct attach_source *source)
 	source->frequency = target->frequency;
 	source->chunks = ring_chunks(target);
 	source->user_stack = BPF_USER_STACK_FIRST;
-	bpf_programs_sample_outside(target->outside);
+	source->outside = traces_exits(target);
+	bpf_programs_sample_outside(source->outside);
 	if (!error)
 		error = bpf_vm_open(&source->vm);
 	if (!error)

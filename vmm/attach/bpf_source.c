@@ -179,11 +179,25 @@ static void describe_outside(const struct bpf_sample *from, char *text, size_t s
 	};
 	char name[EXIT_NAME_SIZE];
 
-	if (from->event == BPF_EVENT_EXIT)
+	if (from->event != BPF_EVENT_OFF_CPU)
 		snprintf(text, size, "exit %s",
 			 exit_reason_name(from->isa, (uint32_t)from->reason, name));
 	else
 		snprintf(text, size, "off-cpu %s", off_cpu[from->reason % BPF_OFF_CPU_REASONS]);
+}
+
+/* The chain is at the end. Longer ones lose their outermost entries, as perf's. */
+static void fill_host(const struct bpf_sample *from, struct attach_guest_state *state)
+{
+	__u32 depth = from->host_kernel + from->host_user, kernel = from->host_kernel;
+
+	if (!depth || depth > from->size / sizeof(__u64))
+		return;
+	state->host = (const uint64_t *)(const void *)((const char *)from + from->size) - depth;
+	kernel = kernel < SAMPLE_HOST_CHAIN_MAX ? kernel : SAMPLE_HOST_CHAIN_MAX;
+	depth = depth < SAMPLE_HOST_CHAIN_MAX ? depth : SAMPLE_HOST_CHAIN_MAX;
+	state->host_kernel = (uint8_t)kernel;
+	state->host_user = (uint8_t)(depth - kernel);
 }
 
 static void emit_sample(const struct attach_source *source, const struct bpf_thread *thread,
@@ -222,16 +236,19 @@ static void emit_sample(const struct attach_source *source, const struct bpf_thr
 
 	fill_chain(from, &chain, !sample.cpl);
 	fill_stacks(from, &stack);
-	if (head->event) {
+	fill_host(head, &stack);
+	if (head->event || head->flags & BPF_REASON_KNOWN) {
 		describe_outside(head, outside, sizeof(outside));
 		stack.outside = outside;
+	}
+	if (head->event) {
 		sample.event =
 			attach_outside_event(source->target->outside, 1u << (head->event - 1));
 	}
 	if (guest && !nested)
 		fill_registers(head, sample.cpl, &stack.registers);
 	sink->sample(sink->context, &sample, &chain,
-		     guest && (!nested || head->event) ? &stack : NULL);
+		     (guest && !nested) || head->event || stack.host ? &stack : NULL);
 }
 
 /* If KVM has not read RIP, the value is stale. */

@@ -35,6 +35,7 @@ struct attach_source {
 	struct ring_buffer *bell;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
 	struct bpf_slots slots;
+	bool outside;           /* exits are traced */
 	bool paused;            /* vCPUs are known, but have no events */
 	unsigned int frequency; /* Hz */
 	uint32_t chunks;        /* of a new ring */

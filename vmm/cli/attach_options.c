@@ -54,6 +54,8 @@ static const struct option_row vm_rows[] = {
 	  .parse = set_backend },
 	{ "event", "NAME,...", "cpu-clock or cycles; also kvm:exit, kvm:off-cpu", OPTION_PARSE,
 	  .letter = 'e', .parse = set_event },
+	{ "host-stacks", NULL, "Record the call chains of host and VMM, too (bpf)", OPTION_SET,
+	  AT(attach.host_stacks) },
 	{ "stop-limit", "US", "ptrace: longest stop of a vCPU in us (200)", OPTION_NUMBER,
 	  AT(attach.stop_limit), .low = 1, .high = STOP_LIMIT_MAX },
 	{ "agent", "SOCKET", "Guest agent's socket, or vsock:CID:PORT", OPTION_PARSE,

@@ -26,6 +26,7 @@
 #include "vmm/disk/sandbox_broker.h"
 #include "vmm/perf_data/perf_data_output.h"
 #include "vmm/session/attach_source.h"
+#include "vmm/session/host_images.h"
 
 #define LISTED_MAX 256
 
@@ -34,6 +35,7 @@ struct attachment {
 	struct attach *attach;
 	struct session *session;
 	struct image_parser *parser;
+	struct host_images *host; /* NULL */
 	int signal_fd;
 	struct open_disks disks;       /* the VM's */
 	struct sandbox_broker *broker; /* reads them; NULL */
@@ -284,9 +286,20 @@ static int open_session(struct attachment *self)
 	record_options_apply(&options->record, &session);
 	if (options->attach.outside)
 		session.events = &options->events;
+	session.host_stacks = options->attach.host_stacks;
+	session.host = self->host;
 	if (options->agent && attach_source_agent(self->attach, options->agent_socket, &agent))
 		session.agent = &agent;
 	return session_open(&self->session, &session);
+}
+
+/* Before the rights to read the VMM's files are given up. */
+static int read_host(struct attachment *self)
+{
+	return self->options.attach.host_stacks
+		       ? host_images_read(&self->host, attach_process(self->attach)->pid,
+					  self->options.record.perspective)
+		       : 0;
 }
 
 static int record(struct attachment *self)
@@ -298,6 +311,8 @@ static int record(struct attachment *self)
 	report_backend(self->attach);
 	find_disks(self);
 	error = attach_source_parser(self->attach, self->options.record.vmlinux, &self->parser);
+	if (!error)
+		error = read_host(self);
 	if (!error)
 		error = give_up_rights(self);
 	if (!error)
@@ -328,6 +343,7 @@ int command_attach(int argc, char **argv)
 			status = EXIT_UNSUPPORTED;
 	}
 	session_close(self.session);
+	host_images_free(self.host);
 	image_parser_end(self.parser);
 	attach_close(self.attach);
 	sandbox_broker_end(self.broker);

@@ -21,14 +21,17 @@ static const char *last_part(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-/* "virtio_blk" from "[virtio_blk]" or ".../virtio-blk.ko.xz"; false if PATH is not a module. */
+/* "virtio_blk" from "[virtio_blk]", "[host.virtio_blk]" or ".../virtio-blk.ko.xz"; false if PATH is
+ * not a module. */
 static bool module_name(const char *path, char *name, size_t size)
 {
 	const char *file = last_part(path);
 	const char *end = *path == '[' ? strchr(path, ']') : strstr(file, ".ko");
 	const char *start = *path == '[' ? path + 1 : file;
 
-	if (!end || end == start || (size_t)(end - start) >= size)
+	if (*path == '[' && !strncmp(start, "host.", strlen("host.")))
+		start += strlen("host.");
+	if (!end || end <= start || (size_t)(end - start) >= size)
 		return false;
 	for (; start < end; start++)
 		*name++ = *start == '-' ? '_' : *start;
@@ -139,7 +142,10 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 {
 	char path[SYMBOL_PATH_MAX], hex[BUILD_ID_HEX_MAX];
 
-	if (boot_symbols_find(path, kernel, options->sources.buildid_dir))
+	/* The guest may have booted the same kernel at the same address. */
+	if (kernel->host && !options->sources.cache_only && boot_symbols_running(path, kernel))
+		kernel->symbols = load_kallsyms(path);
+	else if (boot_symbols_find(path, kernel, options->sources.buildid_dir))
 		kernel->symbols = load_kallsyms(path);
 	else if (!options->sources.cache_only && boot_symbols_running(path, kernel))
 		kernel->symbols = load_kallsyms(path);

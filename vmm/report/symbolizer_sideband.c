@@ -101,6 +101,15 @@ static int note_kernel(struct symbolizer *symbolizer, const struct profile_image
 	return 0;
 }
 
+/* A file of the VMM has a prefix, because the guest may have another one at the same path. */
+static const char *name_of(const struct perf_data_mapping_event *mapping)
+{
+	bool host = mapping->misc == PERF_RECORD_MISC_HYPERVISOR &&
+		    !strncmp(mapping->name, "[host]", strlen("[host]"));
+
+	return host ? mapping->name + strlen("[host]") : mapping->name;
+}
+
 static int on_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
 	struct symbolizer *symbolizer = context;
@@ -112,7 +121,7 @@ static int on_mapping(void *context, const struct perf_data_mapping_event *mappi
 
 	if (mapping->is_code
 		    ? !profile_image_describe_code(&image, &symbolizer->pool, mapping->name)
-		    : !profile_image_describe(&image, &symbolizer->pool, mapping->name, kernel))
+		    : !profile_image_describe(&image, &symbolizer->pool, name_of(mapping), kernel))
 		return symbolizer_out_of_memory(symbolizer);
 	find_build_id(symbolizer, &image, mapping);
 	symbolizer->has_host |= host;

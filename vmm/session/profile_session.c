@@ -15,6 +15,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/thread_check.h"
+#include "vmm/session/host_images.h"
 
 /* How long sampling waits for the guest's kernel to be found, and how often that is checked. */
 #define KERNEL_WAIT     (20 * NS_PER_S)
@@ -191,6 +192,9 @@ static struct perf_data_options output_options(const struct session *session)
 	if (options->events)
 		output.watches = options->events;
 	output.callchains &= options->callchains;
+	output.host_stacks = options->host_stacks;
+	if (options->host)
+		output.host = host_images_mappings(options->host, &output.host_count);
 	return output;
 }
 

@@ -18,6 +18,7 @@
 #include "vmm/record/collector.h"
 #include "vmm/session/session_agent.h"
 
+struct host_images;
 struct session;
 
 /* What samples the guest. All functions get the source's context. */
@@ -72,6 +73,8 @@ struct session_options {
 	const struct flight_options *flight; /* NULL: all samples are written as they arrive */
 	/* Events of the source after its clock, as in perf_data_options; NULL: what it describes */
 	const struct perf_data_watches *events;
+	bool host_stacks;                  /* the source has the host's call chains, */
+	const struct host_images *host;    /* for which these outlive the session; NULL */
 	const struct perf_data_room *room; /* for OUTPUT, as in perf_data_options; NULL */
 	bool buildid_cache;
 	const struct build_id_cache_location *cache; /* as collector_options.names; NULL */

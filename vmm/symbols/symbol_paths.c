@@ -10,6 +10,7 @@
 #include "shared/read_file.h"
 #include "shared/span.h"
 #include "vmm/symbols/build_id_cache.h"
+#include "vmm/symbols/elf_file.h"
 
 /* perf pads short build ids to 20 bytes with zeros, which are not part of file names. */
 static size_t unpadded(struct span build_id)
@@ -172,15 +173,26 @@ static size_t build_id_in_notes(struct span notes, const uint8_t **build_id)
 	return 0;
 }
 
-bool symbol_paths_is_running_kernel(struct span build_id)
+size_t symbol_paths_notes_build_id(const char *path, uint8_t *build_id)
 {
 	uint8_t bytes[4096];
-	const uint8_t *running = NULL;
-	FILE *file = fopen("/sys/kernel/notes", "re");
+	const uint8_t *found = NULL;
+	FILE *file = fopen(path, "re");
 	size_t size = file ? fread(bytes, 1, sizeof(bytes), file) : 0;
 
 	if (file)
 		fclose(file);
-	size = build_id_in_notes(span_of(bytes, size), &running);
+	size = build_id_in_notes(span_of(bytes, size), &found);
+	if (!size || size > ELF_BUILD_ID_MAX)
+		return 0;
+	memcpy(build_id, found, size);
+	return size;
+}
+
+bool symbol_paths_is_running_kernel(struct span build_id)
+{
+	uint8_t running[ELF_BUILD_ID_MAX];
+	size_t size = symbol_paths_notes_build_id("/sys/kernel/notes", running);
+
 	return size && size == unpadded(build_id) && !memcmp(running, build_id.data, size);
 }

@@ -54,6 +54,10 @@ bool symbol_paths_debug(size_t index, char *path, const struct symbol_sources *s
 /* The separate file of a build as distributions install it, below ROOT ("": this machine). */
 bool symbol_paths_installed_debug(char *path, const char *root, struct span build_id);
 
+/* Stores the build id in the notes at PATH in BUILD_ID of ELF_BUILD_ID_MAX bytes; returns its size,
+ * 0 without one. */
+size_t symbol_paths_notes_build_id(const char *path, uint8_t *build_id);
+
 /* True if the build id is that of this machine's running kernel. */
 bool symbol_paths_is_running_kernel(struct span build_id);
 

@@ -65,19 +65,19 @@ static void write_recording(const char *path, enum perspective perspective)
 		  .size = 0x2000000,
 		  .kernel = kernel,
 		  .host = true,
-		  .name = "[host.kernel.kallsyms]_text" },
+		  .name = kernel ? "[kernel.kallsyms]_text" : "[host.kernel.kallsyms]_text" },
 		{ .pid = kernel ? -1 : pid,
 		  .start = 0xffffffffc0000000,
 		  .size = 0x10000,
 		  .kernel = kernel,
 		  .host = true,
-		  .name = MODULE },
+		  .name = kernel ? MODULE : "[host.kvm_example]" },
 		{ .pid = pid,
 		  .tid = pid,
 		  .start = 0x400000,
 		  .size = 0x10000,
 		  .host = true,
-		  .name = "/bin/vmm" },
+		  .name = kernel ? "/bin/vmm" : "[host]/bin/vmm" },
 	};
 	const struct perf_data_options options = { .path = path,
 						   .perspective = perspective,
@@ -158,7 +158,7 @@ TEST(host_stacks, host_frames_follow_the_frames_of_the_guest)
 TEST(host_stacks, host_perspective_has_the_host_part)
 {
 	static const char *const expected[] = {
-		"[exit npf];vmm;[host.kernel.kallsyms];" MODULE,
+		"[exit npf];vmm;[kernel.kallsyms];" MODULE,
 		"",
 		"",
 	};

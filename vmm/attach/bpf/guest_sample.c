@@ -16,7 +16,9 @@
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/guest_stack.h"
 #include "vmm/attach/bpf/guest_tasks.h"
+#include "vmm/attach/bpf/host_stack.h"
 #include "vmm/attach/bpf/kernel_types.h"
+#include "vmm/attach/bpf/outside_threads.h"
 #include "vmm/attach/bpf/ring_maps.h"
 #include "vmm/attach/bpf/ring_writer.h"
 #include "vmm/attach/bpf/sample_period.h"
@@ -25,7 +27,8 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define VMCB_CODE_64 (1u << 9) /* CS.L: APM vol. 2, 4.8.1 and 15.5.1 */
+#define VMCB_CODE_64        (1u << 9) /* CS.L: APM vol. 2, 4.8.1 and 15.5.1 */
+#define INSTRUCTION_LONGEST 15        /* bytes */
 
 /* Set by the loader. */
 const volatile __u32 is_amd; /* vCPUs are of kvm_amd */
@@ -241,34 +244,83 @@ static __always_inline __u64 read_period(struct bpf_perf_event_data *ctx, struct
 	return passed_periods(scratch, value.counter, ctx->sample_period);
 }
 
+static __always_inline void clear_sample(struct bpf_sample *sample)
+{
+	sample->flags = sample->cpl = sample->addresses = sample->copied = 0;
+	sample->host_kernel = sample->host_user = 0;
+	sample->cr3 = 0;
+	sample->generation = 0;
+}
+
+/* KVM may have moved RIP past an instruction that it has emulated. If it has moved further, the
+ * other registers are not those of the exit. */
+static __always_inline void go_back_to_exit(const struct bpf_outside *thread,
+					    struct bpf_sample *sample)
+{
+	__u64 now = sample->rip;
+
+	if (!thread || !thread->exited)
+		return;
+	sample->rip = thread->rip;
+	sample->flags |= BPF_RIP_KNOWN;
+	if (now - sample->rip > INSTRUCTION_LONGEST)
+		sample->flags |= BPF_CHAIN_CUT;
+}
+
+/* Of a sample of the clock. */
+static __always_inline void note_reason(const struct bpf_outside *thread, struct bpf_sample *sample)
+{
+	if (!thread || !thread->exited)
+		return;
+	sample->isa = thread->isa;
+	sample->reason = thread->reason;
+	sample->flags |= BPF_REASON_KNOWN;
+}
+
+static __always_inline void read_guest(struct bpf_perf_event_data *ctx, struct scratch *scratch,
+				       struct bpf_whole_sample *whole, int inside)
+{
+	struct kvm_vcpu *vcpu = (void *)scratch->vcpu.vcpu;
+	struct bpf_outside *thread = inside ? 0 : find_outside(scratch->vcpu.tid);
+	struct bpf_sample *sample = &whole->head;
+
+	sample->flags = BPF_IN_GUEST;
+	if (inside)
+		make_perf_read_rip(ctx, vcpu);
+	read_registers(scratch, vcpu, sample);
+	read_clock(scratch, vcpu, sample);
+	go_back_to_exit(thread, sample);
+	note_reason(thread, sample);
+	if (sample->flags & BPF_RIP_KNOWN && !(sample->flags & (BPF_NESTED | BPF_CHAIN_CUT)))
+		read_checked(vcpu, scratch, whole);
+	else if (scratch->vcpu.callchains)
+		sample->flags |= BPF_CHAIN_CUT;
+}
+
+/* An NMI can come while KVM stores the guest's registers. */
 static __always_inline void fill_sample(struct bpf_perf_event_data *ctx, struct scratch *scratch,
 					struct bpf_whole_sample *whole, __u64 period)
 {
 	const struct bpf_vcpu *known = &scratch->vcpu;
 	struct kvm_vcpu *vcpu = (void *)known->vcpu;
 	struct bpf_sample *sample = &whole->head;
+	int same = is_same(vcpu, known), inside = same && is_in_guest(vcpu, !!known->by_nmi);
 
 	sample->time = bpf_ktime_get_ns();
 	sample->period = period;
 	sample->event = BPF_EVENT_CLOCK;
 	sample->tid = known->inner_tid;
-	sample->flags = sample->cpl = sample->addresses = sample->copied = 0;
-	sample->cr3 = 0;
-	sample->generation = 0;
+	clear_sample(sample);
 	scratch->wakes = 0;
-	if (is_same(vcpu, known) && is_in_guest(vcpu, !!known->by_nmi)) {
-		sample->flags = BPF_IN_GUEST;
-		make_perf_read_rip(ctx, vcpu);
-		read_registers(scratch, vcpu, sample);
-		read_clock(scratch, vcpu, sample);
-		if (sample->flags & BPF_RIP_KNOWN && !(sample->flags & BPF_NESTED))
-			read_checked(vcpu, scratch, whole);
-		else if (known->callchains)
-			sample->flags |= BPF_CHAIN_CUT;
-	} else {
+	if (inside || (same && known->host_stacks && !known->by_nmi))
+		read_guest(ctx, scratch, whole, inside);
+	if (!inside && !(sample->flags & BPF_RIP_KNOWN)) {
+		sample->flags = 0;
 		sample->rip = ctx->regs.rip;
 		sample->cpl = ctx->regs.cs & 3;
 	}
+	if (!inside && known->host_stacks)
+		read_host_stack(ctx, whole);
 	sample->size = size_of(sample);
 	sample->cost = bpf_ktime_get_ns() - sample->time;
 }

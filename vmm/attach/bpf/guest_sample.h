@@ -142,6 +142,7 @@ struct bpf_vcpu {
 	__u32 id;
 	__u32 tid, inner_tid; /* of that thread, as in struct bpf_found */
 	__u32 callchains;     /* record call chains */
+	__u32 host_stacks;    /* and those of the host, outside of the guest */
 	__u32 by_nmi; /* the event interrupts by NMI: a hardware counter does, the clock does not */
 	/* Written by the programs. */
 	__u32 writing; /* a sample of time outside of the guest: an NMI must not write another one
@@ -189,7 +190,7 @@ struct bpf_outside {
 };
 
 enum bpf_sample_flags {
-	BPF_IN_GUEST = 1 << 0,
+	BPF_IN_GUEST = 1 << 0, /* the registers are the guest's */
 	BPF_RIP_KNOWN = 1 << 1,
 	BPF_CR3_KNOWN = 1 << 2,
 	BPF_CPL_KNOWN = 1 << 3,
@@ -201,6 +202,7 @@ enum bpf_sample_flags {
 	BPF_CR3_OF_TASK =
 		1 << 9, /* CR3 is that of the user-space task; the processor's is unknown */
 	BPF_CLOCK_KNOWN = 1 << 10,
+	BPF_REASON_KNOWN = 1 << 11, /* of the clock: the vCPU's thread was outside of the guest */
 };
 
 /* An address of user code, and the page that it was in. */
@@ -210,6 +212,9 @@ struct bpf_address {
 };
 
 #define BPF_NO_PAGE (~0ull)
+
+/* Entries of each part of the host's call chain. */
+#define BPF_HOST_CHAIN_MAX 127
 
 /* RIP and its callers. */
 #define BPF_ADDRESSES_MAX (BPF_CHAIN_MAX + 1)
@@ -237,7 +242,8 @@ struct bpf_stack {
 /*
  * A sample. It is followed by addresses, of user code: RIP and the chain of frame pointers. If
  * stacks were copied instead, it is followed by room for BPF_CODE_PAGES addresses, that at which
- * user code was left and the pages of its process, and the copies. Nothing unused is written, to
+ * user code was left and the pages of its process, and the copies. The host's call chain is last.
+ * With it, the vCPU's thread was outside of the guest. Nothing unused is written, to
  * save cache lines.
  */
 struct bpf_sample {
@@ -254,7 +260,8 @@ struct bpf_sample {
 	__u32 addresses;  /* number of struct bpf_address that follow; the first is RIP's */
 	__u32 copied;     /* bytes of all copies, a multiple of 8 */
 	__u32 generation; /* of the struct bpf_cpu that the tasks were read with */
-	__u64 rip;        /* of the guest; without BPF_IN_GUEST, of the host */
+	__u32 host_kernel, host_user; /* entries of the host's call chain */
+	__u64 rip;                    /* of the guest; without BPF_IN_GUEST, of the host */
 	__u64 rsp, rbp;
 	__u64 rax, rcx, rdx, rbx, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15;
 	__u64 cr0, cr3, cr4, efer;

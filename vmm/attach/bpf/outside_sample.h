@@ -11,25 +11,12 @@
 #ifndef KVMSCOPE_ATTACH_BPF_OUTSIDE_SAMPLE_H
 #define KVMSCOPE_ATTACH_BPF_OUTSIDE_SAMPLE_H
 
-#define ISA_VMX             1  /* arch/x86/kvm/trace.h */
-#define EXIT_REASON_HLT     12 /* arch/x86/include/uapi/asm/vmx.h */
-#define SVM_EXIT_HLT        0x78
-#define INSTRUCTION_LONGEST 15 /* bytes */
+#define ISA_VMX         1  /* arch/x86/kvm/trace.h */
+#define EXIT_REASON_HLT 12 /* arch/x86/include/uapi/asm/vmx.h */
+#define SVM_EXIT_HLT    0x78
 
 /* Set by the loader: where the tracepoint kvm_exit has what. */
 const volatile __u32 reason_offset, isa_offset, rip_offset;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, struct bpf_outside);
-} outside SEC(".maps");
-
-static __always_inline struct bpf_outside *find_outside(__u32 tid)
-{
-	return bpf_map_lookup_elem(&outside, &tid);
-}
 
 static __always_inline __u64 read_field(const void *ctx, __u32 offset, __u32 size)
 {
@@ -66,28 +53,21 @@ static __always_inline __u64 add_outside(struct bpf_outside *thread, enum bpf_ev
 	return points;
 }
 
-/* KVM may have moved RIP past an instruction that it has emulated. If it has moved further, the
- * other registers are not those of the exit. */
-static __always_inline void read_outside_guest(struct bpf_outside *thread, struct scratch *scratch,
+static __always_inline void read_outside_guest(const struct bpf_outside *thread,
+					       struct scratch *scratch,
 					       struct bpf_whole_sample *whole)
 {
 	struct kvm_vcpu *vcpu = (void *)scratch->vcpu.vcpu;
 	struct bpf_sample *sample = &whole->head;
-	__u64 now;
 
 	sample->flags = BPF_IN_GUEST;
 	read_registers(scratch, vcpu, sample);
 	read_clock(scratch, vcpu, sample);
-	now = sample->rip;
-	if (thread->exited) {
-		sample->rip = thread->rip;
-		sample->flags |= BPF_RIP_KNOWN;
-	}
-	if (sample->flags & BPF_NESTED || !(sample->flags & BPF_RIP_KNOWN) ||
-	    now - sample->rip > INSTRUCTION_LONGEST)
-		sample->flags |= BPF_CHAIN_CUT;
-	else
+	go_back_to_exit(thread, sample);
+	if (sample->flags & BPF_RIP_KNOWN && !(sample->flags & (BPF_NESTED | BPF_CHAIN_CUT)))
 		read_checked(vcpu, scratch, whole);
+	else
+		sample->flags |= BPF_CHAIN_CUT;
 }
 
 static __always_inline void fill_outside(struct bpf_outside *thread, struct scratch *scratch,
@@ -98,9 +78,7 @@ static __always_inline void fill_outside(struct bpf_outside *thread, struct scra
 	sample->time = bpf_ktime_get_ns();
 	sample->period = period;
 	sample->tid = scratch->vcpu.inner_tid;
-	sample->cpl = sample->addresses = sample->copied = 0;
-	sample->cr3 = 0;
-	sample->generation = 0;
+	clear_sample(sample);
 	scratch->wakes = 0;
 	read_outside_guest(thread, scratch, whole);
 	sample->size = size_of(sample);

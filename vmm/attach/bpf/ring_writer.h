@@ -60,7 +60,8 @@ static __always_inline __u32 size_of(const struct bpf_sample *sample)
 {
 	__u32 addresses = sample->copied ? BPF_CODE_PAGES : sample->addresses;
 
-	return sizeof(*sample) + sample->copied + addresses * sizeof(struct bpf_address);
+	return sizeof(*sample) + sample->copied + addresses * sizeof(struct bpf_address) +
+	       (sample->host_kernel + sample->host_user) * sizeof(__u64);
 }
 
 #endif
