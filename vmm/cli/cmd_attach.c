@@ -296,10 +296,16 @@ static int open_session(struct attachment *self)
 /* Before the rights to read the VMM's files are given up. */
 static int read_host(struct attachment *self)
 {
-	return self->options.attach.host_stacks
-		       ? host_images_read(&self->host, attach_process(self->attach)->pid,
-					  self->options.record.perspective)
-		       : 0;
+	const struct attach_command_options *options = &self->options;
+	int error;
+
+	if (!options->attach.host_stacks)
+		return 0;
+	error = host_images_read(&self->host, attach_process(self->attach)->pid,
+				 options->record.perspective);
+	if (!error && options->record.buildid_cache)
+		host_images_store(self->host);
+	return error;
 }
 
 static int record(struct attachment *self)

@@ -43,12 +43,13 @@ int profile_kernel_set_module(struct profile_kernel *kernel, struct pool *pool, 
 	return 0;
 }
 
-/* Lines of /proc/modules: NAME SIZE USES USERS STATE ADDRESS. */
+/* Lines of /proc/modules: NAME SIZE USES USERS STATE ADDRESS. The guest may have booted the host's
+ * kernel at the same address, but without its modules. */
 static bool modules_fit(const char *directory, const struct profile_kernel *kernel)
 {
 	char path[SYMBOL_PATH_MAX], line[1024], name[64];
 	bool fit = true;
-	uint64_t start;
+	uint64_t start, found = 0;
 	FILE *file;
 
 	if (snprintf(path, sizeof(path), "%s/modules", directory) >= (int)sizeof(path))
@@ -63,9 +64,10 @@ static bool modules_fit(const char *directory, const struct profile_kernel *kern
 			continue;
 		recorded = profile_kernel_module(kernel, name);
 		fit = !recorded || !recorded->start || recorded->start == start;
+		found += !!recorded;
 	}
 	fclose(file);
-	return fit;
+	return fit && (!kernel->host || found >= kernel->modules.count);
 }
 
 /* True if the kernel's reference symbol, near the start of the file, has its recorded address. */

@@ -12,7 +12,9 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/pool.h"
+#include "vmm/symbols/build_id_cache.h"
 #include "vmm/symbols/elf_file.h"
+#include "vmm/symbols/kallsyms_file.h"
 #include "vmm/symbols/symbol_paths.h"
 
 #define LINE_SIZE (PATH_MAX + 256)
@@ -21,6 +23,7 @@ struct host_images {
 	struct pool pool;
 	struct perf_data_mapping *mappings;
 	size_t count, capacity;
+	size_t kernel_count; /* the kernel, and its modules after it; 0: addresses are hidden */
 	pid_t vmm;
 	enum perspective perspective;
 };
@@ -205,6 +208,63 @@ static int add_vmm(struct host_images *images)
 	return error;
 }
 
+/* Stores the modules among the mappings in MODULES of that COUNT; returns their number. */
+static size_t list_modules(const struct host_images *images, struct guest_module *modules)
+{
+	size_t count = 0;
+
+	for (size_t i = 1; i < images->kernel_count; i++) {
+		const struct perf_data_mapping *mapping = &images->mappings[i];
+		const char *name =
+			mapping->name +
+			(images->perspective == PERSPECTIVE_HOST ? strlen("[") : strlen("[host."));
+		struct guest_module *module = &modules[count++];
+
+		*module = (struct guest_module){ .start = mapping->start, .size = mapping->size };
+		snprintf(module->name, sizeof(module->name), "%.*s", (int)strcspn(name, "]"), name);
+		module->build_id_size = mapping->build_id_size;
+		memcpy(module->build_id, mapping->build_id, mapping->build_id_size);
+	}
+	return count;
+}
+
+static int store(const struct host_images *images, const struct symbols *symbols,
+		 struct guest_module *modules)
+{
+	const struct perf_data_mapping *kernel = &images->mappings[0];
+	const struct kernel_image image = { .build_id = kernel->build_id,
+					    .build_id_size = kernel->build_id_size,
+					    .start = kernel->start,
+					    .end = kernel->start + kernel->size,
+					    .text_end = kernel->start + kernel->size,
+					    .symbols = symbols,
+					    .modules = modules,
+					    .module_count = list_modules(images, modules) };
+	struct build_id_cache_boot boot = { 0 };
+	char directory[PATH_MAX];
+	int error = build_id_cache_directory(directory, sizeof(directory));
+
+	if (!error)
+		error = build_id_cache_add_kernel(directory, &image);
+	return error ? error : build_id_cache_add_boot(directory, &image, &boot);
+}
+
+void host_images_store(const struct host_images *images)
+{
+	struct guest_module *modules;
+	struct symbols *symbols = NULL;
+
+	if (!images->kernel_count || !images->mappings[0].build_id_size)
+		return;
+	modules = calloc(images->kernel_count, sizeof(*modules));
+	if (!modules || kallsyms_file_load(&symbols, "/proc/kallsyms") ||
+	    store(images, symbols, modules))
+		log_warning("the symbols of the host's kernel are not stored: %s",
+			    modules ? error_message() : "no memory");
+	symbols_free(symbols);
+	free(modules);
+}
+
 int host_images_read(struct host_images **images, pid_t vmm, enum perspective perspective)
 {
 	struct host_images *read = calloc(1, sizeof(*read));
@@ -215,8 +275,9 @@ int host_images_read(struct host_images **images, pid_t vmm, enum perspective pe
 	read->vmm = vmm;
 	read->perspective = perspective;
 	error = add_kernel(read);
-	if (!error)
+	if (!error && read->count)
 		error = add_modules(read);
+	read->kernel_count = read->count;
 	if (!error)
 		error = add_vmm(read);
 	if (error)

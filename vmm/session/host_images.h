@@ -18,6 +18,9 @@ struct host_images;
  * right is needed; files that the VMM maps later are missing, too. -ENOMEM.
  */
 int host_images_read(struct host_images **images, pid_t vmm, enum perspective perspective);
+/* Stores the symbols of the host's kernel and modules in perf's build-id cache, for reports on
+ * other machines and after the next boot; a warning says why if that fails. */
+void host_images_store(const struct host_images *images);
 /* Their COUNT mappings, valid until host_images_free(). */
 const struct perf_data_mapping *host_images_mappings(const struct host_images *images,
 						     size_t *count);
