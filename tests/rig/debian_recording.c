@@ -50,7 +50,7 @@ static bool make_initrd(struct recording *recording)
 
 #define PROGRAMS                                                                                   \
 	"build/agent/kvmscope-agent "                                                              \
-	"build/rig/userland/{plain,bare,shapes,linked,liblibrary.so,stripped,plugins,left.so,right.so,storm,brief,hashed}"
+	"build/rig/userland/{plain,bare,shapes,linked,liblibrary.so,stripped,plugins,left.so,right.so,storm,brief,hashed,gospin}"
 
 bool debian_recording_make_disk(void)
 {

@@ -138,7 +138,7 @@ TEST_NEEDS += build/rig/modules
 USERLAND          := build/rig/userland
 USERLAND_SOURCES  := tests/rig/guest/userland
 USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped \
-	plugins left.so right.so storm brief hashed jit computes calls)
+	plugins left.so right.so storm brief hashed jit computes calls gospin)
 USERLAND_CC        = $(Q)mkdir -p $(@D); echo "  CC      $@"; gcc $(RIG_CFLAGS) -Wl,--build-id=sha1
 
 $(USERLAND_PROGRAMS): $(wildcard $(USERLAND_SOURCES)/*) tests/rig/module.mk
@@ -178,6 +178,13 @@ $(USERLAND)/%.so: $(USERLAND_SOURCES)/plugin.c
 
 $(USERLAND)/storm:
 	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,storm.c busy.c)
+
+# Go's own linker places the build ID outside of the file's notes.
+$(USERLAND)/gospin:
+	$(Q)mkdir -p $(@D); echo "  GO      $@"
+	$(Q)GO111MODULE=off GOCACHE=$(CURDIR)/build/go-cache go build -o $@ \
+		-ldflags '-linkmode=external -extldflags "-static -Wl,--build-id=sha1"' \
+		$(USERLAND_SOURCES)/gospin.go
 
 $(USERLAND)/brief $(USERLAND)/jit: $(USERLAND)/%: $(USERLAND_SOURCES)/%.c
 	$(USERLAND_CC) -o $@ $<

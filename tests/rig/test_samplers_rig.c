@@ -2,8 +2,8 @@
 /*
  * Samples by BPF lose nothing that those of kicks have: both sample the user land of Debian's
  * kernel at the same time (tests/rig/samplers-host: C with and without frame pointers, C++ with
- * exceptions, shared libraries, plug-ins, a stripped program, processes of some ms, and a kernel
- * module).
+ * exceptions, shared libraries, plug-ins, a stripped program, processes of some ms, a program in
+ * Go, and a kernel module).
  */
 #include <elf.h>
 #include <math.h>
@@ -21,6 +21,7 @@
 #define DIRECTORY "build/rig/samplers"
 #define LINKER    "/mnt/lib64/ld-linux-x86-64.so.2"
 #define STRIPPED  "/mnt/bin/stripped"
+#define GO        "gospin"
 /* What their mangled names contain. */
 static const char *const in_shapes[] = { "polygon", "doubt" };
 
@@ -38,7 +39,7 @@ struct chains {
 struct recording {
 	struct chains functions; /* in the functions that the programs are busy in */
 	struct chains others;    /* in all other code of the programs */
-	unsigned long in_cgroup, samples;
+	unsigned long in_cgroup, in_go, samples;
 	uint32_t parents[PIDS]; /* by process ID; 0: not recorded */
 };
 
@@ -77,7 +78,8 @@ static bool is_whole(const struct profile_stack *stack)
 	const struct profile_frame *root = stack->frames[stack->depth - 1];
 
 	if (root->symbol &&
-	    (!strcmp(root->symbol, "_start") || !strcmp(root->symbol, "_dl_start_user")))
+	    (!strcmp(root->symbol, "_start") || !strcmp(root->symbol, "_dl_start_user") ||
+	     !strcmp(root->symbol, "runtime.main")))
 		return true;
 	return is_at_entry(root, LINKER) || is_at_entry(root, STRIPPED);
 }
@@ -87,11 +89,22 @@ static bool is_in_function(const struct profile_stack *stack)
 	const struct profile_frame *leaf = stack->frames[0];
 	int function = leaf->symbol ? userland_function_of(leaf->symbol) : -1;
 
+	if (!strcmp(stack->comm, GO))
+		return leaf->symbol && !strcmp(leaf->symbol, "main.goSpin");
 	for (size_t i = 0; leaf->symbol && i < 2; i++)
 		if (!strcmp(stack->comm, "shapes") && strstr(leaf->symbol, in_shapes[i]))
 			return true;
 	return !strcmp(leaf->image, USERLAND_MODULE) ||
 	       (function >= 0 && !strcmp(userland_functions[function].process, stack->comm));
+}
+
+/* Threads of Go's run time begin in many places. */
+static bool is_compared(const struct comparison *comparison, const struct profile_stack *stack)
+{
+	bool go = !strcmp(stack->comm, GO);
+
+	return stack->pid >= comparison->from &&
+	       (go ? is_in_function(stack) : userland_is_process(stack->comm));
 }
 
 /* From the outermost frame on. */
@@ -118,6 +131,7 @@ static void count_stack(struct comparison *comparison, enum sampler sampler,
 	recording->samples += stack->samples;
 	recording->in_cgroup += strcmp(stack->cgroup, "/again") ? 0 : stack->samples;
 	*(whole ? &chains->whole : &chains->cut) += stack->samples;
+	recording->in_go += function && !strcmp(stack->comm, GO) ? stack->samples : 0;
 	if (!function)
 		return;
 	print_stack(stack, text, sizeof(text));
@@ -143,7 +157,7 @@ static void read_recording(struct comparison *comparison, enum sampler sampler)
 	for (size_t i = 0; i < profile_stack_count(profile); i++) {
 		const struct profile_stack *stack = profile_stack(profile, i);
 
-		if (userland_is_process(stack->comm) && stack->pid >= comparison->from)
+		if (is_compared(comparison, stack))
 			count_stack(comparison, sampler, stack);
 	}
 	profile_free(profile);
@@ -195,12 +209,12 @@ static double whole_share(const struct chains *chains)
 
 static void print_recording(const struct recording *recording, enum sampler sampler)
 {
-	printf("%s: of %lu samples in functions %.2f %% are whole, of %lu others %.2f %%; %.2f %% have their cgroup\n",
+	printf("%s: of %lu samples in functions %.2f %% are whole, of %lu others %.2f %%; %.2f %% have their cgroup; %lu in Go\n",
 	       names[sampler], recording->functions.whole + recording->functions.cut,
 	       100 * whole_share(&recording->functions),
 	       recording->others.whole + recording->others.cut,
 	       100 * whole_share(&recording->others),
-	       100 * (double)recording->in_cgroup / (double)recording->samples);
+	       100 * (double)recording->in_cgroup / (double)recording->samples, recording->in_go);
 }
 
 /* Three standard deviations of the difference of two such shares. */
@@ -230,6 +244,7 @@ static void check_recordings(struct comparison *comparison)
 	for (int i = 0; i < SAMPLERS; i++) {
 		print_recording(&comparison->of[i], (enum sampler)i);
 		REQUIRE(comparison->of[i].functions.whole >= 300);
+		CHECK(comparison->of[i].in_go >= 20);
 	}
 	CHECK(whole_share(&bpf->functions) >= 0.99);
 	CHECK(whole_share(&bpf->others) >=
