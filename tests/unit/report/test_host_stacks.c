@@ -17,7 +17,6 @@
 #define VMM_CODE     0x401000ull /* the guest's program has the same address */
 #define GUEST_KERNEL 0xffffffff81001000ull
 #define GUEST_CODE   0x401000ull
-#define MODULE       "[kvm_example]"
 
 /* In KVM_RUN, where the guest was in a system call of a program. */
 static void write_sample(struct perf_data_writer *writer, uint8_t flags, const char *reason)
@@ -71,7 +70,7 @@ static void write_recording(const char *path, enum perspective perspective)
 		  .size = 0x10000,
 		  .kernel = kernel,
 		  .host = true,
-		  .name = kernel ? MODULE : "[host.kvm_example]" },
+		  .name = kernel ? "[kvm_example]" : "[host.kvm_example]" },
 		{ .pid = pid,
 		  .tid = pid,
 		  .start = 0x400000,
@@ -142,9 +141,9 @@ static void check_stacks(const char *path, const char *const *expected)
 TEST(host_stacks, host_frames_follow_the_frames_of_the_guest)
 {
 	static const char *const expected[] = {
-		"in_guest;[unknown];[exit npf];vmm;[host.kernel.kallsyms];" MODULE,
-		"in_guest;[unknown];vmm;[host.kernel.kallsyms];" MODULE,
-		"vmm;[host.kernel.kallsyms];" MODULE,
+		"in_guest;[unknown];[exit npf];vmm;[host.kernel.kallsyms];[kvm_example]",
+		"in_guest;[unknown];vmm;[host.kernel.kallsyms];[kvm_example]",
+		"vmm;[host.kernel.kallsyms];[kvm_example]",
 	};
 	char path[64];
 
@@ -158,7 +157,7 @@ TEST(host_stacks, host_frames_follow_the_frames_of_the_guest)
 TEST(host_stacks, host_perspective_has_the_host_part)
 {
 	static const char *const expected[] = {
-		"[exit npf];vmm;[kernel.kallsyms];" MODULE,
+		"[exit npf];vmm;[kernel.kallsyms];[kvm_example]",
 		"",
 		"",
 	};
