@@ -143,7 +143,7 @@ int image_parser_start(struct image_parser **result, const struct image_parser_u
 	parser->kernel = kernel;
 	if (!sandbox_work_is_possible())
 		user = NULL;
-	error = user && kernel && (file = open_kernel(kernel)) < 0 ? file : 0;
+	error = kernel && (file = open_kernel(kernel)) < 0 ? file : 0;
 	if (!error)
 		error = start(&parser->tables, user, -1);
 	if (!error)
