@@ -14,7 +14,7 @@
 #include "tests/rig/without_btf.h"
 #include "vmm/report/profile_stacks.h"
 
-#define ENOUGH 100
+#define ENOUGH 50
 
 /*
  * Samples of one reader: in code of a BPF program that the sample's process runs; in another one's;

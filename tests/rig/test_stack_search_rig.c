@@ -211,17 +211,17 @@ static void check_file(const char *path)
 }
 
 /* Ends the guest when its memory has been written. */
-#define RECORD                                                                                     \
-	"export HIDDEN_RSP_FILE=" FILE_NAME " HIDDEN_RSP_SAMPLES=%s; "                             \
-	"build/rig/hidden-rsp-recorder run --no-sandbox --stack-time 0us --pmu off "               \
-	"--timeout 250 --mem 192M --cpus 2 -F 999 --from-line 'guest-init: up' "                   \
-	"-o build/rig/hidden-rsp.data --kernel %s --initrd %s "                                    \
-	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                       \
-	" kvmscope.run=workload+mixed+300&workload+shares+300&while+:;do+"                         \
-	"find+/+-type+f;ls+-lR+/proc;ls+-lR+/sys;find+/bin|cpio+-o+-H+newc|md5sum;"                \
-	"for+j+in+1+2+3+4+5+6+7+8;do+sh+-c+true;done;ps;mount;done>/dev/null+2>&1' "               \
-	"> build/rig/hidden-rsp.log 2>&1 & own=$!; "                                               \
-	"until grep -qs 'recorder: complete' build/rig/hidden-rsp.log; do sleep 0.5; "             \
+#define RECORD                                                                                      \
+	"export HIDDEN_RSP_FILE=" FILE_NAME " HIDDEN_RSP_SAMPLES=%s; "                              \
+	"build/rig/hidden-rsp-recorder run --no-sandbox --sampler kick --stack-time 0us --pmu off " \
+	"--timeout 250 --mem 192M --cpus 2 -F 999 --from-line 'guest-init: up' "                    \
+	"-o build/rig/hidden-rsp.data --kernel %s --initrd %s "                                     \
+	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                        \
+	" kvmscope.run=workload+mixed+300&workload+shares+300&while+:;do+"                          \
+	"find+/+-type+f;ls+-lR+/proc;ls+-lR+/sys;find+/bin|cpio+-o+-H+newc|md5sum;"                 \
+	"for+j+in+1+2+3+4+5+6+7+8;do+sh+-c+true;done;ps;mount;done>/dev/null+2>&1' "                \
+	"> build/rig/hidden-rsp.log 2>&1 & own=$!; "                                                \
+	"until grep -qs 'recorder: complete' build/rig/hidden-rsp.log; do sleep 0.5; "              \
 	"kill -0 $own || exit 1; done; kill $own; wait $own; exit 0"
 
 static void check_kernel(const char *version)
