@@ -41,7 +41,7 @@ struct run_profile {
 	struct session *session;
 	struct flight_requests *flight; /* NULL without --flight */
 	struct run_watch *watch;
-	struct perf_data_watches events; /* of time outside of the guest; then there is no watch */
+	struct perf_data_watches events; /* of time outside of the guest, instead of watches */
 	struct run_times *times;
 	const char *image;         /* ELF file of a kernel that is not Linux; NULL: none */
 	struct symbols *symbols;   /* of it, or of Linux; or NULL */

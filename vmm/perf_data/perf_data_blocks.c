@@ -91,19 +91,21 @@ static uint64_t grown(uint64_t now, uint64_t before)
 	return now > before ? now - before : 0;
 }
 
+static void subtract(uint64_t *ns, const uint64_t *earlier, uint32_t states)
+{
+	for (uint32_t state = 0; state < states; state++)
+		ns[state] = grown(ns[state], earlier[state]);
+}
+
 void perf_data_times_subtract(struct perf_data_times *times, const struct perf_data_times *earlier)
 {
 	if (memcmp(times->names, earlier->names, sizeof(times->names)) != 0)
 		return;
-	for (uint32_t state = 0; state < times->states; state++)
-		times->sum[state] = grown(times->sum[state], earlier->sum[state]);
+	subtract(times->sum, earlier->sum, times->states);
 	for (uint32_t i = 0; i < times->vcpus; i++)
 		for (uint32_t j = 0; j < earlier->vcpus; j++)
-			for (uint32_t state = 0;
-			     state < times->states && earlier->rows[j].vcpu == times->rows[i].vcpu;
-			     state++)
-				times->rows[i].ns[state] =
-					grown(times->rows[i].ns[state], earlier->rows[j].ns[state]);
+			if (earlier->rows[j].vcpu == times->rows[i].vcpu)
+				subtract(times->rows[i].ns, earlier->rows[j].ns, times->states);
 }
 
 void perf_data_times_add(struct bytes *to, const struct perf_data_times *times)

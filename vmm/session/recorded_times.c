@@ -7,12 +7,11 @@
 static uint32_t list(const struct vcpu_times *times, const struct vcpu_times *sum,
 		     enum vcpu_times_detail detail, uint64_t *ns, char (*names)[24])
 {
-	uint64_t user = (uint64_t)vcpu_times_guest_user(times);
+	double estimate = vcpu_times_guest_user(times);
+	uint64_t user = estimate > 0 ? (uint64_t)estimate : 0;
 	bool divided = vcpu_times_guest_user(sum) >= 0;
 	uint32_t count = 0;
 
-	if (vcpu_times_guest_user(times) < 0)
-		user = 0;
 	for (unsigned int state = 0; state < VCPU_STATES; state++) {
 		if (!vcpu_times_have(detail, state) && !sum->ns[state])
 			continue;
