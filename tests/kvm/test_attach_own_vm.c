@@ -187,7 +187,7 @@ TEST(attach_own_vm, a_closed_vcpu_frees_its_map_slot_for_the_next)
 	struct bpf_vm_vcpu first, refused, next;
 	struct bpf_vm *vm;
 
-	if (bpf_vm_open(&vm))
+	if (bpf_vm_open(&vm, false))
 		SKIP("BPF cannot be used here: %.200s", error_message());
 	bpf_vm_reserve(vm, 2);
 	REQUIRE_EQUAL(bpf_vcpu_open(vm, &first, 4), 0);

@@ -526,14 +526,13 @@ static int open_all(struct attach_source *source)
 	source->chunks = ring_chunks(target);
 	source->user_stack = BPF_USER_STACK_FIRST;
 	source->outside = traces_exits(target);
-	bpf_programs_sample_outside(source->outside);
 	if (!error)
-		error = bpf_vm_open(&source->vm);
+		error = bpf_vm_open(&source->vm, source->outside);
 	if (!error)
 		error = check_vcpu(source);
 	if (error)
 		return error;
-	if (target->callchains && bpf_programs_are_intel())
+	if (target->callchains && bpf_programs_are_intel(source->vm))
 		log_info("kvm_intel does not supply the guest's stack pointer: backend bpf has "
 			 "no kernel call chains; %s has",
 			 target->own ? "--sampler kick" : "--backend ptrace");
@@ -581,7 +580,7 @@ static int probe(void)
 {
 	struct bpf_vm_vcpu vcpu;
 	struct bpf_vm *vm;
-	int error = bpf_vm_open(&vm);
+	int error = bpf_vm_open(&vm, false);
 
 	if (error)
 		return error;

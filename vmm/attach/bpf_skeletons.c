@@ -23,18 +23,24 @@
 
 #define OUTSIDE_LINKS 3
 
-/* All VMs of this process; with the lock. */
-static struct {
-	pthread_mutex_t lock;
-	struct guest_sample *programs; /* NULL: not loaded */
-	struct rip_events *rip_events; /* NULL: not needed */
-	bool avoid_cast, outside;
+struct program_set {
+	struct guest_sample *programs;         /* NULL: not loaded */
+	struct rip_events *rip_events;         /* NULL: not needed */
 	struct bpf_link *links[OUTSIDE_LINKS]; /* of the programs for time outside; NULL */
 	unsigned int vms;
 	bool vm_used[BPF_VMS_MAX], vcpu_map_used[BPF_VCPU_MAPS_MAX]; /* numbers in use */
+};
+
+/* All VMs of this process; with the lock. Those whose time outside is sampled have programs of
+ * their own, which slow down all exits and may not work in this kernel. */
+static struct {
+	pthread_mutex_t lock;
+	bool avoid_cast;
+	struct program_set sets[2]; /* by whether time outside is sampled */
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct bpf_vm {
+	struct program_set *set;
 	const struct guest_sample *programs;
 	__u32 number;
 	int bell_fd;              /* a map */
@@ -53,36 +59,38 @@ struct bpf_vcpu_map {
 
 /* Loading */
 
-static int prepare_outside(struct guest_sample *programs, struct kvm_exit_tracepoint *tracepoint)
+static int prepare_outside(struct guest_sample *programs, bool outside,
+			   struct kvm_exit_tracepoint *tracepoint)
 {
-	int error = shared.outside ? kvm_exit_tracepoint_find(tracepoint) : 0;
+	int error = outside ? kvm_exit_tracepoint_find(tracepoint) : 0;
 
-	bpf_program__set_autoload(programs->progs.begin_exit, shared.outside);
-	bpf_program__set_autoload(programs->progs.end_exit, shared.outside);
-	bpf_program__set_autoload(programs->progs.switch_vcpus, shared.outside);
+	bpf_program__set_autoload(programs->progs.begin_exit, outside);
+	bpf_program__set_autoload(programs->progs.end_exit, outside);
+	bpf_program__set_autoload(programs->progs.switch_vcpus, outside);
 	programs->rodata->reason_offset = tracepoint->reason;
 	programs->rodata->isa_offset = tracepoint->isa;
 	programs->rodata->rip_offset = tracepoint->rip;
-	return !error && shared.outside && !tracepoint->rip
+	return !error && outside && !tracepoint->rip
 		       ? error_set(-ENOTSUP, "this kernel's tracepoint kvm:kvm_exit lacks the "
 					     "guest's RIP: a newer kernel has it")
 		       : error;
 }
 
 /* The entry before the exit, so that each exit that is seen has its entry seen. */
-static int attach_outside(const struct guest_sample *programs, unsigned int tracepoint)
+static int attach_outside(struct program_set *set, unsigned int tracepoint)
 {
-	shared.links[0] = bpf_program__attach(programs->progs.switch_vcpus);
-	if (shared.links[0])
-		shared.links[1] = bpf_program__attach(programs->progs.end_exit);
-	if (shared.links[1])
-		shared.links[2] =
-			kvm_exit_tracepoint_attach(tracepoint, programs->progs.begin_exit);
-	return shared.links[2] ? 0
-			       : error_set(-errno,
-					   "cannot attach to tracepoints of KVM and the scheduler: "
-					   "%s (run as root, or with CAP_BPF and CAP_PERFMON)",
-					   strerror(errno));
+	const struct guest_sample *programs = set->programs;
+
+	set->links[0] = bpf_program__attach(programs->progs.switch_vcpus);
+	if (set->links[0])
+		set->links[1] = bpf_program__attach(programs->progs.end_exit);
+	if (set->links[1])
+		set->links[2] = kvm_exit_tracepoint_attach(tracepoint, programs->progs.begin_exit);
+	return set->links[2] ? 0
+			     : error_set(-errno,
+					 "cannot attach to tracepoints of KVM and the scheduler: "
+					 "%s (run as root, or with CAP_BPF and CAP_PERFMON)",
+					 strerror(errno));
 }
 
 enum bpf_kvm bpf_kvm(void)
@@ -92,11 +100,13 @@ enum bpf_kvm bpf_kvm(void)
 	return access("/sys/module/kvm_amd", F_OK) ? BPF_KVM_OTHER : BPF_KVM_AMD;
 }
 
-static int load(struct guest_sample *programs, const struct btf *kernel)
+static int load(struct program_set *set, const struct btf *kernel)
 {
+	struct guest_sample *programs = set->programs;
+	const bool outside = set == &shared.sets[true];
 	const bool intel = bpf_kvm() == BPF_KVM_INTEL;
 	struct kvm_exit_tracepoint tracepoint = { 0 };
-	int error = prepare_outside(programs, &tracepoint);
+	int error = prepare_outside(programs, outside, &tracepoint);
 
 	if (error)
 		return error;
@@ -117,15 +127,15 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 			"this kernel rejects the BPF program (%s): it needs Linux 6.1 and BTF, "
 			"see --verbose",
 			strerror(-error));
-	if (shared.outside)
-		error = attach_outside(programs, tracepoint.id);
+	if (outside)
+		error = attach_outside(set, tracepoint.id);
 	if (error)
 		return error;
 	if (programs->rodata->can_cast &&
 	    direct_map_find(bpf_program__fd(programs->progs.try_direct_map)))
 		log_debug("%s: guest memory is read through the VMM's address space only",
 			  error_message());
-	return intel ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events))
+	return intel ? rip_events_open(&set->rip_events, bpf_map__fd(programs->maps.rip_events))
 		     : 0;
 }
 
@@ -149,40 +159,40 @@ static void detect_links(const struct bpf_program *program)
 	bpf_link__destroy(link); /* closes the event, too */
 }
 
-static void unload(void)
+static void unload(struct program_set *set)
 {
 	for (size_t i = 0; i < OUTSIDE_LINKS; i++) {
-		bpf_link__destroy(shared.links[i]);
-		shared.links[i] = NULL;
+		bpf_link__destroy(set->links[i]);
+		set->links[i] = NULL;
 	}
-	rip_events_close(shared.rip_events);
-	guest_sample__destroy(shared.programs);
-	shared.rip_events = NULL;
-	shared.programs = NULL;
+	rip_events_close(set->rip_events);
+	guest_sample__destroy(set->programs);
+	set->rip_events = NULL;
+	set->programs = NULL;
 }
 
-static int open_programs(const struct btf *kernel)
+static int open_programs(struct program_set *set, const struct btf *kernel)
 {
 	int error = bpf_library_check_iterators(kernel);
 
 	if (error)
 		return error;
-	shared.programs = guest_sample__open();
-	if (!shared.programs)
+	set->programs = guest_sample__open();
+	if (!set->programs)
 		return error_set(-ENOTSUP, "libbpf cannot open the BPF program: %s",
 				 strerror(errno));
-	error = load(shared.programs, kernel);
+	error = load(set, kernel);
 	if (error)
-		unload();
+		unload(set);
 	else
-		detect_links(shared.programs->progs.sample);
+		detect_links(set->programs->progs.sample);
 	return error;
 }
 
-static int load_programs(void)
+static int load_programs(struct program_set *set)
 {
 	struct btf *kernel = bpf_library_types();
-	int error = open_programs(kernel);
+	int error = open_programs(set, kernel);
 
 	bpf_library_free_types(kernel);
 	return error;
@@ -192,13 +202,6 @@ void bpf_programs_avoid_cast(bool avoid)
 {
 	pthread_mutex_lock(&shared.lock);
 	shared.avoid_cast = avoid;
-	pthread_mutex_unlock(&shared.lock);
-}
-
-void bpf_programs_sample_outside(bool wanted)
-{
-	pthread_mutex_lock(&shared.lock);
-	shared.outside = wanted;
 	pthread_mutex_unlock(&shared.lock);
 }
 
@@ -221,16 +224,16 @@ static int enter(struct bpf_vm *vm)
 	int error = 0;
 
 	pthread_mutex_lock(&shared.lock);
-	if (!shared.programs)
-		error = load_programs();
-	vm->programs = shared.programs;
+	if (!vm->set->programs)
+		error = load_programs(vm->set);
+	vm->programs = vm->set->programs;
 	if (!error) {
-		vm->number = allocate_number(shared.vm_used, BPF_VMS_MAX);
+		vm->number = allocate_number(vm->set->vm_used, BPF_VMS_MAX);
 		if (vm->number == BPF_VMS_MAX)
 			error = error_set(-EMFILE, "a process can sample at most %d VMs by BPF",
 					  BPF_VMS_MAX);
 		else
-			shared.vms++;
+			vm->set->vms++;
 	}
 	pthread_mutex_unlock(&shared.lock);
 	return error;
@@ -239,9 +242,9 @@ static int enter(struct bpf_vm *vm)
 static void leave(struct bpf_vm *vm)
 {
 	pthread_mutex_lock(&shared.lock);
-	shared.vm_used[vm->number] = false;
-	if (!--shared.vms)
-		unload();
+	vm->set->vm_used[vm->number] = false;
+	if (!--vm->set->vms)
+		unload(vm->set);
 	pthread_mutex_unlock(&shared.lock);
 }
 
@@ -264,14 +267,14 @@ static int make_bell(struct bpf_vm *vm)
 			       : set_inner_map(vm->programs->maps.bells, vm->number, vm->bell_fd);
 }
 
-int bpf_vm_open(struct bpf_vm **result)
+int bpf_vm_open(struct bpf_vm **result, bool outside)
 {
 	struct bpf_vm *vm = malloc(sizeof(*vm));
 	int error;
 
 	if (!vm)
 		return error_set(-ENOMEM, "no memory for a VM");
-	*vm = (struct bpf_vm){ .bell_fd = -1 };
+	*vm = (struct bpf_vm){ .set = &shared.sets[outside], .bell_fd = -1 };
 	error = enter(vm);
 	if (error) {
 		free(vm);
@@ -343,10 +346,10 @@ static int make_map(const struct bpf_vm *vm, struct bpf_vcpu_map *map)
 	return error;
 }
 
-static int reserve_number(struct bpf_vcpu_map *map)
+static int reserve_number(struct program_set *set, struct bpf_vcpu_map *map)
 {
 	pthread_mutex_lock(&shared.lock);
-	map->number = allocate_number(shared.vcpu_map_used, BPF_VCPU_MAPS_MAX);
+	map->number = allocate_number(set->vcpu_map_used, BPF_VCPU_MAPS_MAX);
 	pthread_mutex_unlock(&shared.lock);
 	return map->number < BPF_VCPU_MAPS_MAX
 		       ? 0
@@ -357,10 +360,10 @@ static int reserve_number(struct bpf_vcpu_map *map)
 				 BPF_VCPU_MAPS_MAX);
 }
 
-static void free_vcpu_map(struct bpf_vcpu_map *map)
+static void free_vcpu_map(struct program_set *set, struct bpf_vcpu_map *map)
 {
 	pthread_mutex_lock(&shared.lock);
-	shared.vcpu_map_used[map->number] = false;
+	set->vcpu_map_used[map->number] = false;
 	pthread_mutex_unlock(&shared.lock);
 	free(map);
 }
@@ -373,14 +376,14 @@ static int open_vcpu_map(struct bpf_vm *vm, uint32_t chunks)
 	if (!map)
 		return error_set(-ENOMEM, "no memory for a vCPU");
 	*map = (struct bpf_vcpu_map){ .chunks = chunks, .count = vm->expected ? vm->expected : 1 };
-	error = reserve_number(map);
+	error = reserve_number(vm->set, map);
 	if (error) {
 		free(map);
 		return error;
 	}
 	error = make_map(vm, map);
 	if (error) {
-		free_vcpu_map(map);
+		free_vcpu_map(vm->set, map);
 		return error_set(error, "cannot create the BPF map of a vCPU: %s",
 				 strerror(-error));
 	}
@@ -395,7 +398,7 @@ static void close_vcpu_map(struct bpf_vm *vm, struct bpf_vcpu_map *map)
 		vm->map = NULL;
 	clear_inner_map(vm->programs->maps.vcpus, map->number);
 	munmap(map->mapped, mapped_size(map));
-	free_vcpu_map(map);
+	free_vcpu_map(vm->set, map);
 }
 
 void bpf_vm_reserve(struct bpf_vm *vm, uint32_t count)
@@ -485,13 +488,13 @@ static int read_found(int fd, void (*each)(void *context, const struct bpf_found
 }
 
 /* Runs the iterator over the files of the process of PID_FD. */
-static int iterate(int pid_fd, void (*each)(void *context, const struct bpf_found *found),
-		   void *context)
+static int iterate(const struct guest_sample *programs, int pid_fd,
+		   void (*each)(void *context, const struct bpf_found *found), void *context)
 {
 	union bpf_iter_link_info which = { .task.pid_fd = (__u32)pid_fd };
 	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which,
 		    .link_info_len = sizeof(which));
-	struct bpf_link *link = bpf_program__attach_iter(shared.programs->progs.find_vms, &options);
+	struct bpf_link *link = bpf_program__attach_iter(programs->progs.find_vms, &options);
 	int fd, error;
 
 	if (!link)
@@ -510,9 +513,9 @@ static int iterate(int pid_fd, void (*each)(void *context, const struct bpf_foun
 	return error;
 }
 
-bool bpf_programs_are_intel(void)
+bool bpf_programs_are_intel(const struct bpf_vm *vm)
 {
-	return shared.rip_events;
+	return vm->set->rip_events;
 }
 
 struct vm_search {
@@ -529,17 +532,17 @@ static void match_vm(void *context, const struct bpf_found *found)
 }
 
 /* With the lock. */
-static int select_vm(int pid_fd, int vm_fd)
+static int select_vm(const struct guest_sample *programs, int pid_fd, int vm_fd)
 {
 	struct vm_search search = { .fd = vm_fd };
 	int error = 0;
 
-	shared.programs->bss->vm_selected = 0;
+	programs->bss->vm_selected = 0;
 	if (vm_fd)
-		error = iterate(pid_fd, match_vm, &search);
+		error = iterate(programs, pid_fd, match_vm, &search);
 	if (!error && vm_fd && !search.vm)
 		error = error_set(-ESRCH, "the VM at descriptor %d has ended", vm_fd);
-	shared.programs->bss->vm_selected = search.vm;
+	programs->bss->vm_selected = search.vm;
 	return error;
 }
 
@@ -547,13 +550,15 @@ static int select_vm(int pid_fd, int vm_fd)
 int bpf_programs_iterate(int pid_fd, int vm_fd, uint64_t slot_size_min,
 			 void (*each)(void *context, const struct bpf_found *found), void *context)
 {
+	const struct guest_sample *programs;
 	int error;
 
 	pthread_mutex_lock(&shared.lock);
-	shared.programs->bss->slot_size_min = slot_size_min;
-	error = select_vm(pid_fd, vm_fd);
+	programs = shared.sets[!shared.sets[false].programs].programs;
+	programs->bss->slot_size_min = slot_size_min;
+	error = select_vm(programs, pid_fd, vm_fd);
 	if (!error)
-		error = iterate(pid_fd, each, context);
+		error = iterate(programs, pid_fd, each, context);
 	pthread_mutex_unlock(&shared.lock);
 	return error;
 }

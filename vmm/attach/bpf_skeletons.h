@@ -2,7 +2,8 @@
 /*
  * The BPF programs (bpf/guest_sample.c) with their maps: a bell per VM, and per vCPU its state and
  * ring. They are loaded when this process opens the first VM, and unloaded with the last one:
- * loading takes a good part of a second of CPU time and, temporarily, some tens of MiB.
+ * loading takes a good part of a second of CPU time and, temporarily, some tens of MiB. VMs whose
+ * time outside is sampled share other copies than those without.
  *
  * One thread at a time per VM; several VMs in parallel.
  */
@@ -21,12 +22,9 @@ struct bpf_vm;
 /* For tests: loads programs as for kernels before 6.2, without bpf_rdonly_cast(). */
 void bpf_programs_avoid_cast(bool avoid);
 
-/* Whether programs that are loaded later also sample time outside of the guest. */
-void bpf_programs_sample_outside(bool wanted);
-
-/* -ENOTSUP: not in this kernel; -EACCES: missing rights; -EMFILE: too many VMs; all with the
- * message. */
-int bpf_vm_open(struct bpf_vm **vm);
+/* OUTSIDE: for bpf_outside_add(). -ENOTSUP: not in this kernel; -EACCES: missing rights; -EMFILE:
+ * too many VMs; all with the message. */
+int bpf_vm_open(struct bpf_vm **vm, bool outside);
 
 /* All vCPUs are closed before. NULL is allowed. */
 void bpf_vm_close(struct bpf_vm *vm);
@@ -67,7 +65,7 @@ int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int
 /*
  * Samples the time that thread TID, in the initial PID namespace, spends outside of the guest as
  * time of VCPU, which it runs: each PERIOD ns of the events WANTED, a bit mask of enum bpf_event.
- * With bpf_programs_sample_outside(). Before a period or vCPU changes, the thread is removed.
+ * The VM was opened with OUTSIDE. Before a period or vCPU changes, the thread is removed.
  * Errors of the map, with the message.
  */
 int bpf_outside_add(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, __u32 tid,
@@ -78,8 +76,8 @@ void bpf_outside_remove(const struct bpf_vm *vm, __u32 tid);
 enum bpf_kvm { BPF_KVM_OTHER, BPF_KVM_AMD, BPF_KVM_INTEL };
 enum bpf_kvm bpf_kvm(void);
 
-/* True for guests of kvm_intel, whose RSP and CR3 are mostly unknown. While a VM is open. */
-bool bpf_programs_are_intel(void);
+/* True for guests of kvm_intel, whose RSP and CR3 are mostly unknown. */
+bool bpf_programs_are_intel(const struct bpf_vm *vm);
 
 /* A size that no memslot has. */
 #define BPF_NO_SLOTS UINT64_MAX
