@@ -19,6 +19,7 @@
 #include "tests/kvm/daemon_run.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/kvm_tracepoint.h"
 #include "vmm/control/control_client.h"
 #include "vmm/perf_data/perf_data_reader.h"
 
@@ -88,6 +89,32 @@ TEST(daemon, domains_that_ask_are_profiled_for_as_long_as_they_run)
 		CHECK_EQUAL(count_files(&daemon, "web", ".partial"), 0);
 		CHECK_EQUAL(count_files(&daemon, "db", ".partial"), 0);
 	}
+	CHECK(fake_domain_kill(&db));
+	daemon_run_end(&daemon);
+}
+
+/* Where the host's KVM reports exits, nothing is missing; the other domain is not concerned. */
+TEST(daemon, domains_are_sampled_without_events_that_are_missing)
+{
+	struct program web, db;
+	struct daemon_run daemon;
+	struct kvm_exit_tracepoint tracepoint;
+	char *log;
+	bool missing = kvm_exit_tracepoint_find(&tracepoint) || !tracepoint.rip;
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, "[domains]\nfrequency = 999\n");
+	fake_domain_start(&web, &daemon, "web", FAKE_PROFILE("event='cpu-clock,kvm:exit'"));
+	fake_domain_start(&db, &daemon, "db", FAKE_PROFILE(""));
+	if (daemon_run_start(&daemon)) {
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 50));
+		CHECK(daemon_run_wait_for_samples(&daemon, "db", 50));
+		log = daemon_run_log(&daemon);
+		CHECK_EQUAL(!!strstr(log, "domain web: sampled without kvm:exit"), missing);
+		CHECK(!strstr(log, "domain db: sampled without"));
+		free(log);
+	}
+	CHECK(fake_domain_kill(&web));
 	CHECK(fake_domain_kill(&db));
 	daemon_run_end(&daemon);
 }

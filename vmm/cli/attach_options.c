@@ -7,7 +7,7 @@
 
 #include "shared/error.h"
 #include "vmm/attach/agent_channel.h"
-#include "vmm/cli/event_options.h"
+#include "vmm/session/event_options.h"
 
 #define STOP_LIMIT_MAX 1000000 /* us */
 #define RING_SIZE      (512ul << 10)

@@ -14,10 +14,10 @@
 #include "shared/parse_number.h"
 #include "shared/read_file.h"
 #include "shared/ring.h"
-#include "vmm/cli/event_options.h"
 #include "vmm/cli/run_flight.h"
 #include "vmm/control/run_directory.h"
 #include "vmm/guest/guest_account.h"
+#include "vmm/session/event_options.h"
 
 /* ns. Enough for some hundred frames; a sample should cost the guest no more than an interrupt. */
 #define STACK_TIME     64000ull

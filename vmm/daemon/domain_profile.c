@@ -19,6 +19,7 @@
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/domain_name.h"
 #include "vmm/session/attach_source.h"
+#include "vmm/session/event_options.h"
 
 /* ms between two attempts to attach; doubled each time. */
 #define RETRY_MIN 200
@@ -53,9 +54,10 @@ struct domain_profile {
 	struct image_parser *parser;
 	struct recording *recording;
 	struct metrics_domain *counted;
-	bool failure_logged;
+	bool failure_logged, refusal_logged;
 	unsigned int failures; /* since the domain was sampled last */
 	char flight_path[PATH_MAX];
+	struct perf_data_watches events; /* of the session after its clock */
 
 	pthread_mutex_t lock; /* protects what follows */
 	enum domain_profile_state state;
@@ -99,8 +101,12 @@ static int create_flight(struct domain_profile *domain, struct session_options *
 		.by_guest_max = FLIGHT_MAX,
 	};
 	struct flight_requests *requests = NULL;
-	int error = flight_ring_size(settings->flight, settings->frequency, settings->callchains,
-				     &attach->ring_size);
+	int error;
+
+	if (settings->outside) /* not tested together */
+		return error_set(-ENOTSUP, "event kvm:exit and kvm:off-cpu exclude flight");
+	error = flight_ring_size(settings->flight, settings->frequency, settings->callchains,
+				 &attach->ring_size);
 
 	if (!error)
 		error = flight_requests_create(&requests, &flight);
@@ -134,9 +140,32 @@ static int check_flight_memory(const struct domain_profile *domain, size_t ring_
 		(unsigned long long)needed >> 10, vcpus, (unsigned long long)most >> 10);
 }
 
-static int attach_to(struct domain_profile *domain, const struct attach_options *options)
+/* Only BPF has events of time outside. Without it, the domain is sampled without them. */
+static int open_attach(struct domain_profile *domain, struct attach_options *options)
 {
-	int error = attach_open(&domain->attach, options);
+	struct attach_options by_bpf = *options;
+	char message[ERROR_MESSAGE_SIZE];
+	int error;
+
+	if (!options->outside)
+		return attach_open(&domain->attach, options);
+	if (!strcmp(options->backend, "auto"))
+		by_bpf.backend = "bpf";
+	if (!attach_open(&domain->attach, &by_bpf))
+		return 0;
+	snprintf(message, sizeof(message), "%s", error_message());
+	options->outside = 0;
+	error = attach_open(&domain->attach, options);
+	if (!error && !domain->refusal_logged)
+		log_warning("domain %s: sampled without kvm:exit and kvm:off-cpu: %s",
+			    domain->info.shown, message);
+	domain->refusal_logged |= !error;
+	return error;
+}
+
+static int attach_to(struct domain_profile *domain, struct attach_options *options)
+{
+	int error = open_attach(domain, options);
 
 	if (!error)
 		error = check_flight_memory(domain, options->ring_size);
@@ -153,6 +182,7 @@ static int open_session(struct domain_profile *domain, struct session **session)
 		.monitor = { .domain = domain->name, .uri = domain->uri },
 		.backend = settings->backend,
 		.event = settings->cycles ? ATTACH_CYCLES : ATTACH_CLOCK,
+		.outside = settings->outside,
 		.frequency = settings->frequency,
 		.callchains = settings->callchains,
 		.ring_size = RING_SIZE_USUAL,
@@ -181,6 +211,10 @@ static int open_session(struct domain_profile *domain, struct session **session)
 	error = image_parser_start(&domain->parser, &parser, NULL);
 	if (error)
 		return error;
+	domain->events = (struct perf_data_watches){ 0 };
+	event_options_list(attach.outside, &domain->events);
+	if (attach.outside)
+		options.events = &domain->events;
 	options.parser = domain->parser;
 	options.source = attach_source(domain->attach);
 	if (settings->agent && attach_source_agent(domain->attach, NULL, &agent))

@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "shared/parse_number.h"
 #include "vmm/attach/backend.h"
+#include "vmm/session/event_options.h"
 
 #define SHOWN 40 /* bytes of a value in a message */
 
@@ -81,10 +82,15 @@ static int set_backend(struct domain_settings *settings, const char *key, const 
 
 static int set_event(struct domain_settings *settings, const char *key, const char *value)
 {
-	settings->cycles = !strcmp(value, "cycles");
-	return settings->cycles || !strcmp(value, "cpu-clock")
-		       ? 0
-		       : refuse(key, value, "cpu-clock or cycles");
+	struct attach_options events;
+	char copy[64];
+
+	if (snprintf(copy, sizeof(copy), "%s", value) >= (int)sizeof(copy) ||
+	    event_options_set(&events, copy))
+		return refuse(key, value, "cpu-clock or cycles, and kvm:exit and kvm:off-cpu");
+	settings->cycles = events.event == ATTACH_CYCLES;
+	settings->outside = events.outside;
+	return 0;
 }
 
 static int set_flight(struct domain_settings *settings, const char *key, const char *value)
@@ -131,6 +137,7 @@ bool settings_are_same(const struct domain_settings *one, const struct domain_se
 {
 	return one->profile == other->profile && one->callchains == other->callchains &&
 	       one->agent == other->agent && one->frequency == other->frequency &&
-	       one->cycles == other->cycles && one->flight == other->flight &&
-	       one->flight_memory == other->flight_memory && !strcmp(one->backend, other->backend);
+	       one->cycles == other->cycles && one->outside == other->outside &&
+	       one->flight == other->flight && one->flight_memory == other->flight_memory &&
+	       !strcmp(one->backend, other->backend);
 }

@@ -16,6 +16,7 @@ struct domain_settings {
 	bool agent;             /* use the guest agent, if there is a channel for it */
 	unsigned int frequency; /* Hz of each vCPU's CPU time */
 	bool cycles;            /* sample by cycles, not by CPU time */
+	unsigned int outside;   /* further events: enum attach_outside */
 	uint64_t flight;        /* ns of the flight recorder; 0: everything is recorded */
 	uint64_t flight_memory; /* bytes that it may use, by the configuration only; 0: no limit */
 	char backend[SETTINGS_BACKEND_SIZE]; /* as kvmscope attach --backend */
@@ -25,9 +26,9 @@ struct domain_settings {
 void settings_init(struct domain_settings *settings);
 
 /*
- * Sets KEY to VALUE: profile (on, off), frequency (1 to 10000), event (cpu-clock, cycles), backend
- * (a name), flight (a time like 30s, or off), call-graph and agent (on, off). -ENOENT: there is no
- * such setting; -EINVAL: the value is invalid; with a message that is safe in a log.
+ * Sets KEY to VALUE: profile (on, off), frequency (1 to 10000), event (as kvmscope attach --event),
+ * backend (a name), flight (a time like 30s, or off), call-graph and agent (on, off). -ENOENT:
+ * there is no such setting; -EINVAL: the value is invalid; with a message that is safe in a log.
  */
 int settings_set(struct domain_settings *settings, const char *key, const char *value);
 

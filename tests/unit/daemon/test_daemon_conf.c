@@ -6,6 +6,7 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/backend.h"
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/hook_message.h"
 
@@ -50,6 +51,11 @@ TEST(daemon_conf, unknown_keys_are_errors_with_their_line)
 	check_refused("[domains]\nfrequency = 0\n", "line 2: frequency is '0'");
 	check_refused("[domains]\nevent = instructions\n",
 		      "line 2: event is 'instructions': it must be cpu-clock or cycles");
+	check_refused("[domains]\nevent = cpu-clock,kvm:entry\n", "it must be cpu-clock or cycles");
+	check_refused(
+		"[domains]\nevent = cpu-clock,cpu-clock,cpu-clock,cpu-clock,cpu-clock,cpu-clock,"
+		"cycles\n",
+		"it must be cpu-clock or cycles");
 	check_refused("[domains]\nfrequency = 99Hz\n", "line 2: frequency is '99Hz'");
 	check_refused("[domains]\nbackend = magic\n", "line 2: backend is 'magic'");
 	check_refused("[domains]\nprofile = perhaps\n", "must be on or off");
@@ -112,6 +118,24 @@ TEST(daemon_conf, nothing_is_profiled_by_default)
 	CHECK(!settings.profile);
 	CHECK_EQUAL(settings_of("", DOMAIN("<k:profile xmlns:k='urn:other'/>"), &settings), 0);
 	CHECK(!settings.profile);
+}
+
+TEST(daemon_conf, events_of_time_outside_are_those_of_attach)
+{
+	static const char conf[] = "[domains]\nevent = cpu-clock,kvm:exit\n[domain web-*]\n"
+				   "event = cpu-clock,kvm:exit,kvm:off-cpu\n";
+	struct domain_settings settings, other;
+
+	CHECK_EQUAL(settings_of(conf, PROFILE(""), &settings), 0);
+	CHECK_EQUAL(settings.outside, ATTACH_EXITS | ATTACH_OFF_CPU);
+	CHECK(!settings.cycles);
+	CHECK_EQUAL(settings_of(conf, PROFILE("event='cycles,kvm:off-cpu'"), &settings), 0);
+	CHECK_EQUAL(settings.outside, ATTACH_OFF_CPU);
+	CHECK(settings.cycles);
+	CHECK_EQUAL(settings_of(conf, PROFILE("event='cycles'"), &other), 0);
+	CHECK_EQUAL(other.outside, 0);
+	CHECK(!settings_are_same(&settings, &other));
+	CHECK_EQUAL(settings_of(conf, PROFILE("event='kvm:exit,'"), &settings), -EINVAL);
 }
 
 TEST(daemon_conf, later_settings_win_and_the_domain_s_own_last)

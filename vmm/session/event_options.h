@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --event of attach and run: a clock, and events of the time outside of the guest. Main thread. */
-#ifndef KVMSCOPE_CLI_EVENT_OPTIONS_H
-#define KVMSCOPE_CLI_EVENT_OPTIONS_H
+/* --event of attach and run, and event of kvmscoped: a clock, and events of the time outside of the
+ * guest. Any thread. */
+#ifndef KVMSCOPE_SESSION_EVENT_OPTIONS_H
+#define KVMSCOPE_SESSION_EVENT_OPTIONS_H
 
 #include "vmm/attach/attachment.h"
 #include "vmm/perf_data/perf_data_watch.h"

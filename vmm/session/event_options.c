@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/cli/event_options.h"
+#include "vmm/session/event_options.h"
 
 #include <string.h>
 
