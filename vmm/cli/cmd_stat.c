@@ -135,26 +135,27 @@ static void show_part(const struct exit_statistics *self, struct exit_table *tab
 
 static void show_vcpus(const struct exit_statistics *self, const struct reading *reading, double ns)
 {
-	struct exit_row *row = reading->exits.rows;
-	const struct exit_row *end = row ? row + reading->exits.count : NULL;
-	struct access_row *access = reading->accesses.rows;
-	const struct access_row *last = access ? access + reading->accesses.count : NULL;
+	struct exit_row *exits = reading->exits.rows;
+	struct access_row *accesses = reading->accesses.rows;
+	size_t row = 0, access = 0, first_row, first_access;
 
 	for (size_t i = 0; i < reading->times.count; i++) {
 		struct exit_table table = { .times = reading->times.rows[i],
-					    .accesses = access,
 					    .of_vcpu = true,
 					    .seconds = ns / 1e9,
 					    .wall = ns };
 
-		while (row + table.count < end && row[table.count].counts.vcpu == table.times.vcpu)
-			table.count++;
-		while (access + table.access_count < last &&
-		       access[table.access_count].counts.vcpu == table.times.vcpu)
-			table.access_count++;
-		show_part(self, &table, row, reading->clock);
-		row += table.count;
-		access += table.access_count;
+		first_row = row;
+		while (row < reading->exits.count && exits[row].counts.vcpu == table.times.vcpu)
+			row++;
+		table.count = row - first_row;
+		first_access = access;
+		while (access < reading->accesses.count &&
+		       accesses[access].counts.vcpu == table.times.vcpu)
+			access++;
+		table.access_count = access - first_access;
+		table.accesses = accesses ? accesses + first_access : NULL;
+		show_part(self, &table, exits ? exits + first_row : NULL, reading->clock);
 	}
 }
 
