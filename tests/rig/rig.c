@@ -110,6 +110,7 @@ void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int time
 					       "--", "/bin/bash", "-c", command, NULL });
 		if (!stood_still(result))
 			break;
+		printf("%s", result->errors);
 	}
 	if (result->status == RIG_TIMED_OUT || result->status == RIG_FAILED)
 		printf("in the rig: %s\nexited with status %d; standard output:\n%s\nstandard error:\n%s\n",

@@ -133,10 +133,11 @@ TEST(tasks, samples_with_an_agent_are_attributed_to_their_program)
 	       (unsigned long long)charges.right, (unsigned long long)charges.samples,
 	       (unsigned long long)charges.unknown, (unsigned long long)missed);
 	CHECK(charges.right >= TASKS_ENOUGH);
-	CHECK(missed || !charges.unknown);
+	/* A program that starts is unknown until the agent has reported it. */
+	CHECK(missed || charges.unknown <= charges.samples / 500);
 	/*
 	 * After a loss, the program before an execve is used until the agent has reported
 	 * everything again.
 	 */
-	CHECK(missed || charges.right == charges.samples);
+	CHECK(missed || charges.right + charges.unknown == charges.samples);
 }
