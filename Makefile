@@ -13,6 +13,9 @@ Q       := $(if $(filter 1,$(V)),,@)
 
 ifdef SANITIZE
 SANITIZE_FLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+# clang has no such macros.
+SANITIZE_FLAGS += $(if $(findstring clang,$(CC)),$(if $(findstring address,$(SANITIZE)), \
+	-D__SANITIZE_ADDRESS__)$(if $(findstring thread,$(SANITIZE)),-D__SANITIZE_THREAD__))
 endif
 
 LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcap-ng libcurl \
@@ -42,16 +45,14 @@ ALL_LDFLAGS = -Wl,--as-needed -pthread $(HARDENED_LINK) $(SANITIZE_FLAGS) $(LDFL
 LIBRARY_SOURCES := $(filter-out vmm/cli/kvmscope.c vmm/daemon/kvmscoped.c vmm/attach/bpf/% \
 	vmm/daemon/hook/%,$(wildcard vmm/*/*.c vmm/*/*/*.c shared/*.c))
 # Sanitized builds run the tests that need no emulator: in the rig they would take ten times as
-# long.
-TEST_FOLDERS    := tests/unit tests/kvm $(if $(SANITIZE),,tests/rig tests/e2e)
-# Nor tests that spend nearly all of their time in other programs: QEMU and libvirt. Unit tests,
-# test_attach_kvm.c, test_daemon.c and test_libvirt*.c run the same code of ours. systemd starts the
-# plain build in any case; kvmscope run is not confined in sanitized builds.
-UNSANITIZED     := systemd agent_suspend attach_agent attach_qmp libvirt_full_disk \
-	libvirt_migration confine
-TEST_SOURCES    := $(filter-out $(if $(SANITIZE),$(UNSANITIZED:%=tests/kvm/test_%.c)), \
-	$(foreach folder,$(TEST_FOLDERS),$(wildcard $(folder)/*.c)) \
-	$(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c))
+# long. Nor tests that spend nearly all of their time in other programs: QEMU and libvirt. Unit
+# tests, test_attach_kvm.c, test_daemon.c and test_libvirt*.c run the same code of ours. systemd
+# starts the plain build in any case; kvmscope run is not confined in sanitized builds.
+UNSANITIZED     := $(wildcard tests/rig/*.c tests/e2e/*.c) \
+	$(patsubst %,tests/kvm/test_%.c,systemd agent_suspend attach_agent attach_qmp \
+	libvirt_full_disk libvirt_migration confine)
+TEST_SOURCES    := $(if $(SANITIZE),,$(UNSANITIZED)) $(filter-out $(UNSANITIZED), \
+	$(wildcard tests/unit/*.c tests/kvm/*.c tests/unit/*/test_*.c tests/unit/*/*/test_*.c))
 FUZZ_SOURCES    := $(wildcard tests/fuzz/fuzz_*.c)
 BENCH_SOURCES   := $(wildcard tests/bench/bench_*.c)
 
@@ -62,7 +63,7 @@ $(TEST_SOURCES:%.c=$(BUILD)/%.o): OPTIMIZE = $(TEST_OPTIMIZE)
 $(BUILD)/tests/%.o: WARNINGS += -Wno-format-nonliteral
 # A bench's number of runs is not a constant (bench_size()).
 $(BUILD)/tests/bench/%.o: WARNINGS += -Wno-sign-compare
-FUZZERS         := $(FUZZ_SOURCES:tests/fuzz/%.c=build/fuzz/%)
+FUZZ_TARGETS    := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 BENCHES         := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
 
 .PHONY: all
@@ -114,38 +115,31 @@ $(BUILD)/%.o: %.cc
 	@echo "  CXX     $<"
 	$(Q)$(CXX) -std=c++14 -O1 -Wall -Wextra -I. $(SANITIZE_FLAGS) -MMD -MP -c -o $@ $<
 
-# The objects of programs besides the library.
-.PHONY: program-objects
-program-objects: $(TEST_OBJECTS) $(BUILD)/vmm/cli/kvmscope.o $(BUILD)/vmm/daemon/kvmscoped.o
+# The objects that a sanitized build does not have.
+.PHONY: unsanitized-objects
+unsanitized-objects: $(UNSANITIZED:%.c=$(BUILD)/%.o)
 
-# Fuzz targets link the whole library again, built by clang with coverage. Reports need lines, but
-# no types: -g1.
-FUZZ_FLAGS := -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
-FUZZ_OBJECTS := $(LIBRARY_SOURCES:%.c=build/fuzz/objects/%.o)
+# Tests with sanitizers and fuzz targets: one build, by clang, with the coverage that libFuzzer
+# needs. Reports need lines, but no types: -g1.
+SANITIZED := BUILD=build/sanitized CC='$(CLANG)' CXX='$(CLANG)++' CFLAGS=-g1 OPTIMIZE=-O1 \
+	SANITIZE=address,undefined,fuzzer-no-link
 
-build/fuzz/objects/%.o: %.c
+sanitized: ; $(Q)$(MAKE) $(SANITIZED) test-programs
+fuzzers: ; $(Q)$(MAKE) $(SANITIZED) fuzz-targets
+fuzz-targets: $(FUZZ_TARGETS)
+
+$(BUILD)/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libkvmscope.a
 	@mkdir -p $(@D)
-	@echo "  FUZZCC  $<"
-	$(Q)$(CLANG) $(ALL_CFLAGS) -O1 -g1 -U_FORTIFY_SOURCE \
-		-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -MMD -MP \
-		-c -o $@ $<
-
-build/fuzz/libkvmscope.a: $(FUZZ_OBJECTS) $(LIBRARY_EXTRA)
-	$(Q)rm -f $@ && ar rcs $@ $^
-
-build/fuzz/%: build/fuzz/objects/tests/fuzz/%.o build/fuzz/libkvmscope.a
 	@echo "  FUZZLD  $@"
-	$(Q)$(CLANG) $(FUZZ_FLAGS) -pthread -o $@ $(filter %.o,$^) $(filter-out %.o,$^) \
-		$(LIBRARY_LIBS)
+	$(Q)$(CC) -fsanitize=fuzzer,address,undefined -pthread -o $@ $(filter %.o,$^) \
+		$(filter %.a,$^) $(LIBRARY_LIBS)
 
 # The guest's end of the agent's protocol.
-build/fuzz/fuzz_agent_guest: $(addprefix build/fuzz/objects/guest-agent/,$(addsuffix .o, \
+$(BUILD)/fuzz/fuzz_agent_guest: $(addprefix $(BUILD)/guest-agent/,$(addsuffix .o, \
 	mapped_build_id process_cgroup jit_map jit_files kernel_table mapped_file \
 	send_queue host_link table_sender))
 
 .SECONDARY:
-
-fuzzers: $(FUZZERS)
 
 # The pages in docs/man have @VERSION@ and @DATE@ in place of both.
 MAN_PAGES := $(patsubst docs/man/%,$(BUILD)/man/%,$(wildcard docs/man/*.[1-8]))
@@ -156,8 +150,8 @@ $(BUILD)/man/%: docs/man/% Makefile
 
 man: $(MAN_PAGES) ## build/man: the man pages with version and date
 
-.PHONY: fuzzers man test demo bench lint asan ubsan tsan fuzz deps install uninstall dist deb \
-	clean help test-programs
+.PHONY: sanitized fuzzers fuzz-targets man test demo bench lint asan ubsan tsan fuzz deps install \
+	uninstall dist deb clean help test-programs
 test-programs: $(BUILD)/kvmscope $(BUILD)/kvmscoped $(BUILD)/kvmscope-tests $(TEST_NEEDS)
 
 test: ## build with gcc and clang, lint, run all tests and fuzzers; FILTER='*ring*' for a part
@@ -181,8 +175,8 @@ ubsan: ## build/ubsan: everything with UndefinedBehaviorSanitizer
 tsan: ## build/tsan: everything with ThreadSanitizer
 	$(Q)$(MAKE) BUILD=build/tsan SANITIZE=thread OPTIMIZE=-O1 test-programs
 
-fuzz: $(FUZZERS) ## build the fuzz targets and run each on its corpus and new input for SECONDS=5
-	$(Q)tests/fuzz/run explore $(or $(SECONDS),5) $(FUZZERS)
+fuzz: fuzzers ## build the fuzz targets and run each on its corpus and new input for SECONDS=5
+	$(Q)tests/fuzz/run explore $(or $(SECONDS),5)
 
 deps: ## install the Debian packages that are missing; says which; needs root
 	$(Q)tests/deps/install
@@ -237,9 +231,6 @@ clean: ## remove build/
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-# The dependencies of this build only, and of the fuzz targets if they are wanted: build/ may
-# contain others.
+# The dependencies of this build only: build/ may contain others.
 -include $(wildcard $(addsuffix /*.d,$(addprefix $(BUILD)/,shared vmm/* vmm/*/* guest-agent \
-	tests/* tests/*/* tests/*/*/* tests/*/*/*/* searched/* searched/*/*) build/agent/* \
-	$(if $(filter fuzz%,$(notdir $(MAKECMDGOALS))),build/fuzz/objects/* build/fuzz/objects/*/* \
-	build/fuzz/objects/*/*/*)))
+	tests/* tests/*/* tests/*/*/* tests/*/*/*/* searched/* searched/*/*) build/agent/*))

@@ -15,8 +15,7 @@ build/bpf/%.skel.h: build/bpf/%.o
 		echo "/* NOLINTEND */") > $@.new && mv $@.new $@
 .PRECIOUS: build/bpf/%.o
 
-BPF_LOADERS := $(foreach objects,$(BUILD) build/fuzz/objects, \
-	$(addprefix $(objects)/vmm/attach/,bpf_skeletons.o seccomp_filter.o exit_counter.o))
+BPF_LOADERS := $(addprefix $(BUILD)/vmm/attach/,bpf_skeletons.o seccomp_filter.o exit_counter.o)
 $(BPF_LOADERS): $(patsubst %,build/bpf/%.skel.h,guest_sample thread_filters exit_program)
 $(BPF_LOADERS): LIBRARY_CFLAGS += -isystem build/bpf
 

@@ -9,5 +9,4 @@ build/hook/kvmscope-hook: vmm/daemon/hook/hook.c vmm/daemon/hook_message.h vmm/d
 TEST_NEEDS += build/hook/kvmscope-hook
 
 # The object contains the hook's program.
-$(BUILD)/vmm/daemon/hook_install.o build/fuzz/objects/vmm/daemon/hook_install.o: \
-	build/hook/kvmscope-hook
+$(BUILD)/vmm/daemon/hook_install.o: build/hook/kvmscope-hook

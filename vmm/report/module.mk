@@ -27,7 +27,7 @@ $(WEB_PAGE): build/web/installed $(WEB_SOURCES)
 endif
 
 # The object contains the page.
-$(BUILD)/vmm/report/flame_graph.o build/fuzz/objects/vmm/report/flame_graph.o: $(WEB_PAGE)
+$(BUILD)/vmm/report/flame_graph.o: $(WEB_PAGE)
 
 # Messages of pprof and OTLP, in C; the same whatever BUILD is.
 build/pprof/vmm/report/%.pb-c.c: vmm/report/%.proto
@@ -43,7 +43,6 @@ $(BUILD)/vmm/report/%.pb-c.o: build/pprof/vmm/report/%.pb-c.c
 	@echo "  CC      $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-cast-qual -c -o $@ $<
 
-$(BUILD)/vmm/report/pprof.o $(BUILD)/vmm/report/otlp.o $(BUILD)/tests/unit/pprof_rules.o \
-	build/fuzz/objects/vmm/report/pprof.o build/fuzz/objects/vmm/report/otlp.o: \
+$(BUILD)/vmm/report/pprof.o $(BUILD)/vmm/report/otlp.o $(BUILD)/tests/unit/pprof_rules.o: \
 	build/pprof/vmm/report/pprof.pb-c.c build/pprof/vmm/report/otlp.pb-c.c
 LIBRARY_EXTRA += $(BUILD)/vmm/report/pprof.pb-c.o $(BUILD)/vmm/report/otlp.pb-c.o

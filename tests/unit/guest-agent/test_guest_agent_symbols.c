@@ -77,10 +77,10 @@ TEST(guest_agent, sends_the_symbols_of_a_mapped_file)
 	CHECK_STRING(symbol.name, "agent_process_run");
 	CHECK_EQUAL(symbol.start, expected.start);
 	CHECK_EQUAL(symbol.end, expected.end);
-	/* No table of symbols has them. */
-	REQUIRE(symbols_find_name(own, "readlink@plt", &expected));
+	/* No table of symbols has them. Sanitizers do not replace elf_begin(). */
+	REQUIRE(symbols_find_name(own, "elf_begin@plt", &expected));
 	REQUIRE(symbols_find(symbols, expected.start, &symbol));
-	CHECK_STRING(symbol.name, "readlink@plt");
+	CHECK_STRING(symbol.name, "elf_begin@plt");
 	CHECK_EQUAL(symbol.end, expected.end);
 	symbols_free(symbols);
 	symbols_free(own);
