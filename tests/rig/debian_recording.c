@@ -68,7 +68,7 @@ bool debian_recording_make_disk(void)
 
 #define GUEST(pti, disk_size, options, commands)                                                                            \
 	"d=$PWD/%s; rm -rf $d; mkdir -p $d; truncate -s " disk_size " $d/disk; "                                            \
-	"HOME=$d tests/rig/begin-when-known build/kvmscope run --sampler kick --pmu off --timeout 330 --mem 256M --cpus 2 " \
+	"HOME=$d tests/rig/begin-when-known build/kvmscope run --sampler kick --pmu off --timeout 480 --mem 256M --cpus 2 " \
 	"--stack-time 100ms " options " -o $d/perf.data --kernel %s --initrd %s "                                           \
 	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " pti=" pti " " commands "'"
 
@@ -139,7 +139,7 @@ static bool make(struct recording *recording, const char *kernel)
 		/*
 		 * Some hundreds of samples of each program, twice as many for DEBIAN_LONGER.
 		 */
-		rig_run_on(&result, RIG_TRUSTED_TSC, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND,
+		rig_run_on(&result, RIG_TRUSTED_TSC, 980, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND,
 			   recording->directories[0], watch, kernel, recording->initrd,
 			   recording->directories[1], kernel, recording->initrd, calls, calls);
 		if (!stood_still(&result))

@@ -55,7 +55,7 @@ static bool record(const char *kernel)
 	struct rig_result result;
 	bool made;
 
-	rig_run_on(&result, RIG_TRUSTED_TSC, 560, RECORD, kernel);
+	rig_run_on(&result, RIG_TRUSTED_TSC, 900, RECORD, kernel);
 	made = !result.status;
 	if (!made)
 		FAIL_TEST("%s%s", result.output, result.errors);

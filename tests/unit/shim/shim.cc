@@ -64,7 +64,7 @@ class Watchdog : public testing::EmptyTestEventListener {
     const char *told = getenv("KVMSCOPE_TEST_SECONDS");  // 0: no limit, for a debugger
 
     if (told) return strtoul(told, nullptr, 10);
-    return strstr(file, "tests/rig/") || strstr(file, "tests/e2e/") ? 1200 : 300;
+    return strstr(file, "tests/rig/") || strstr(file, "tests/e2e/") ? 1400 : 300;
   }
 
   static void End(int) {
