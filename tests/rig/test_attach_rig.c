@@ -469,6 +469,16 @@ static bool may_call(const struct profile_stack *stack)
 	return false;
 }
 
+static void count_wrong(struct places *places, const struct profile_stack *stack)
+{
+	const struct profile_frame *leaf = stack->frames[0];
+
+	places->wrong += stack->samples;
+	printf("wrong: %llu samples of %s, process %d, in %s of %s, cgroup %s\n",
+	       (unsigned long long)stack->samples, stack->comm, (int)stack->pid,
+	       leaf->symbol ? leaf->symbol : "?", leaf->image, stack->cgroup);
+}
+
 /* The cgroup of the workload's processes in CALL or LOOP; -1 if it is none. */
 static void add_cgroup(struct places *places, const struct profile_stack *stack, int call, int loop)
 {
@@ -478,8 +488,8 @@ static void add_cgroup(struct places *places, const struct profile_stack *stack,
 		return;
 	places->of_cgroups += stack->samples;
 	places->in_cgroup += !strcmp(stack->cgroup, expected) ? stack->samples : 0;
-	places->wrong +=
-		*stack->cgroup && strcmp(stack->cgroup, expected) != 0 ? stack->samples : 0;
+	if (*stack->cgroup && strcmp(stack->cgroup, expected) != 0)
+		count_wrong(places, stack);
 }
 
 static void add_address(struct places *places, const struct profile_stack *stack)
@@ -493,15 +503,15 @@ static void add_address(struct places *places, const struct profile_stack *stack
 	if (call >= 0 && !may_call(stack)) {
 		places->calls += stack->samples;
 		places->of_workload += of_workload ? stack->samples : 0;
-		places->wrong +=
-			stack->pid != SAMPLE_TASK_LIMIT && !of_workload ? stack->samples : 0;
+		if (stack->pid != SAMPLE_TASK_LIMIT && !of_workload)
+			count_wrong(places, stack);
 	}
 	if (leaf->kernel || is_host(stack) || !of_workload)
 		return;
 	places->in_user += stack->samples;
 	places->in_program += is_of_workload(leaf) && leaf->symbol ? stack->samples : 0;
 	if (strcmp(leaf->image, "[unknown]") != 0 && !is_of_workload(leaf))
-		places->wrong += stack->samples;
+		count_wrong(places, stack);
 }
 
 static bool read_addresses(struct places *places, const char *path)
