@@ -297,7 +297,8 @@ static bool wait_for_push(const struct system *system, const char *domain)
 static void check_domains(const struct system *system)
 {
 	static const struct domain domains[] = {
-		{ "one", FAKE_PROFILE("frequency='999'"), false, "by (bpf|perf) at" },
+		{ "one", FAKE_PROFILE("frequency='999' event='kvm:exit'"), false,
+		  "by (bpf|perf) at" },
 		/* The unit's own filters prevent access to those of others. */
 		{ "two", FAKE_PROFILE("frequency='999' backend='ptrace'"), true, "by ptrace at" },
 	};

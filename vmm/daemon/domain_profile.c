@@ -104,7 +104,7 @@ static int create_flight(struct domain_profile *domain, struct session_options *
 	int error;
 
 	if (settings->outside) /* not tested together */
-		return error_set(-ENOTSUP, "event kvm:exit and kvm:off-cpu exclude flight");
+		return error_set(-ENOTSUP, "events kvm:exit and kvm:off-cpu exclude flight");
 	error = flight_ring_size(settings->flight, settings->frequency, settings->callchains,
 				 &attach->ring_size);
 
@@ -140,26 +140,39 @@ static int check_flight_memory(const struct domain_profile *domain, size_t ring_
 		(unsigned long long)needed >> 10, vcpus, (unsigned long long)most >> 10);
 }
 
-/* Only BPF has events of time outside. Without it, the domain is sampled without them. */
+static void log_refusal(struct domain_profile *domain, const char *message)
+{
+	if (!domain->refusal_logged)
+		log_warning("domain %s: sampled without kvm:exit and kvm:off-cpu: %s",
+			    domain->info.shown, message);
+	domain->refusal_logged = true;
+}
+
+/* Only BPF has events of time outside; if it refuses, OPTIONS loses them. BPF also refuses a VM
+ * that is just starting, so it is tried again once the process is known to have one. */
 static int open_attach(struct domain_profile *domain, struct attach_options *options)
 {
 	struct attach_options by_bpf = *options;
 	char message[ERROR_MESSAGE_SIZE];
-	int error;
+	int error = 0;
 
 	if (!options->outside)
 		return attach_open(&domain->attach, options);
 	if (!strcmp(options->backend, "auto"))
 		by_bpf.backend = "bpf";
-	if (!attach_open(&domain->attach, &by_bpf))
-		return 0;
-	snprintf(message, sizeof(message), "%s", error_message());
 	options->outside = 0;
-	error = attach_open(&domain->attach, options);
-	if (!error && !domain->refusal_logged)
-		log_warning("domain %s: sampled without kvm:exit and kvm:off-cpu: %s",
-			    domain->info.shown, message);
-	domain->refusal_logged |= !error;
+	for (int tries = 0; tries < 2 && !error; tries++) {
+		attach_close(domain->attach);
+		domain->attach = NULL;
+		if (!attach_open(&domain->attach, &by_bpf)) {
+			options->outside = by_bpf.outside;
+			return 0;
+		}
+		snprintf(message, sizeof(message), "%s", error_message());
+		error = attach_open(&domain->attach, options);
+	}
+	if (!error)
+		log_refusal(domain, message);
 	return error;
 }
 
