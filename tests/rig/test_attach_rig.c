@@ -349,6 +349,7 @@ TEST(attach_rig, daemon_writes_a_flame_graph_of_debian_in_a_domain)
 	check_file_has("web-status", "profile:  sampling by bpf at 99 Hz\n");
 	check_file_has("web-status", "guest:    Linux 6.1.");
 	check_file_has("daemon.log", "libvirt: domain web: started"); /* from the hook */
+	check_file_has("exits", "[exit ");
 	text = read_file("flame.html");
 	REQUIRE(text != NULL);
 	page = flame_page_read(text);

@@ -234,3 +234,15 @@ TEST(outside_rig, exits_belong_to_the_functions_that_cause_them)
 	json_decref(stat);
 	rig_result_free(&result);
 }
+
+/* One of them with exits, in a daemon that has BPF programs for both. */
+TEST(outside_rig, domains_of_the_daemon_have_the_events_that_they_request)
+{
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	rig_run(&result, 250, "build/kvmscope-tests --gtest_filter='daemon.a_domain_has*' 2>&1");
+	if (!strstr(result.output, "[  PASSED  ] 1 test"))
+		FAIL_TEST("%s", result.output);
+	rig_result_free(&result);
+}
