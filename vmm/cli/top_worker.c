@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,6 +28,11 @@
 #define SOCKET_FD (STDERR_FILENO + 1)
 /* Bytes of each vCPU's ring: some seconds at the usual frequencies. */
 #define RING_SIZE (128ul << 10)
+/*
+ * Bytes of an allocation that is returned to the kernel when it is freed. Each file has tables of
+ * 20 MB, of which few pages are used: malloc() would keep them, and calloc() clear all of them.
+ */
+#define LARGE (128 << 10)
 
 struct worker {
 	struct top_worker_options options;
@@ -242,6 +248,7 @@ static _Noreturn void run(const struct top_worker_options *options)
 	struct worker worker = { .options = *options, .complete = { -1, -1 } };
 	int error;
 
+	mallopt(M_MMAP_THRESHOLD, LARGE);
 	log_quiet(!options->verbose);
 	log_verbose(options->verbose);
 	error = open_session(&worker);
