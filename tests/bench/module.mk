@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Benches that run guests use the tests' guests, which need the library after them.
 GUEST_BENCHES := $(addprefix $(BUILD)/bench/bench_,sampling flight watch pmu attach samplers \
-	exits)
+	exits top)
 $(GUEST_BENCHES): $(BUILD)/tests/kvm/bare_guest.o $(BUILD)/tests/kvm/sampled_guest.o
 $(GUEST_BENCHES): BENCH_LIBS := $(BUILD)/libkvmscope.a $(LIBRARY_LIBS)
-$(BUILD)/bench/bench_attach $(BUILD)/bench/bench_samplers: $(BUILD)/tests/bench/gap_guest.o
+$(addprefix $(BUILD)/bench/bench_,attach samplers top): $(BUILD)/tests/bench/gap_guest.o
 $(BUILD)/bench/bench_attach $(BUILD)/bench/bench_attach_qmp: $(BUILD)/tests/bench/attach_tools.o
 $(BUILD)/bench/bench_attach_qmp: | build/guests/guest-multiboot.elf
 
