@@ -247,6 +247,20 @@ static void check_functions(const char *path, const char *home)
 		FAIL_TEST("not the profile of a panicked kernel:\n%s", report.text);
 }
 
+/* It samples VMs of KVM only. */
+static void top_refuses_domain(const struct libvirt_daemon *libvirt)
+{
+	char arguments[256];
+	struct program top;
+
+	snprintf(arguments, sizeof(arguments), "top --domain one --connect %s --batch -n 1",
+		 libvirt->uri);
+	program_run(&top, arguments);
+	CHECK_EQUAL(top.status, 1);
+	if (!strstr(top.text, "monitor by kvmscope attach --qmp or --domain"))
+		FAIL_TEST("%s:\n%s", arguments, top.text);
+}
+
 static void attach_to_domain(struct libvirt_daemon *libvirt)
 {
 	char arguments[512], path[96];
@@ -333,6 +347,7 @@ TEST(attach_qmp, functions_of_a_domain_are_symbolized_until_it_ends)
 	LIBVIRT_REQUIRED();
 	if (libvirt_daemon_start(&libvirt) && libvirt_domain_start_with(&libvirt, "one", &domain)) {
 		CHECK(wait_for_console(&libvirt, "one", "Kernel panic"));
+		top_refuses_domain(&libvirt);
 		program_set_home(libvirt.directory); /* in the build-id cache */
 		attach_to_domain(&libvirt);
 		program_set_home(NULL);

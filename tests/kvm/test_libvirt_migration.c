@@ -14,6 +14,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/libvirt_host.h"
 #include "tests/kvm/migrated_guest.h"
+#include "tests/kvm/program.h"
 #include "tests/unit/pprof_store.h"
 #include "tests/unit/pprof_text.h"
 
@@ -165,6 +166,20 @@ static void check_end(struct libvirt_host *host, const char *name)
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): the test's own command */
 }
 
+/* A table of kvmscope top with a function of the domain. */
+static void check_top(const struct libvirt_host *host, const char *name)
+{
+	char arguments[256];
+	struct program top;
+
+	snprintf(arguments, sizeof(arguments), "top --domain %s --connect %s --batch -n 1", name,
+		 host->libvirt.uri);
+	program_run(&top, arguments);
+	if (top.status || !strstr(top.text, "1 VM, 1 vCPU ") || !strstr(top.text, name) ||
+	    !(strstr(top.text, " [k] ") || strstr(top.text, " [.] ")))
+		FAIL_TEST("%s: status %d\n%s", arguments, top.status, top.text);
+}
+
 static void follow_by_kvm(struct libvirt_host *from, struct libvirt_host *to)
 {
 	const struct migrated_guest *guest = migrated_guest();
@@ -178,6 +193,8 @@ static void follow_by_kvm(struct libvirt_host *from, struct libvirt_host *to)
 	if (!libvirt_domain_start_with(&from->libvirt, "two", &domain))
 		return;
 	CHECK(wait_until_it_works(from, "two", guest->banner));
+	if (!guest->initrd)
+		check_top(from, "two");
 	follow(from, to, "two");
 	check_virsh(to, "destroy two");
 	CHECK(daemon_run_wait_for_domains(&to->daemon, 0));

@@ -287,7 +287,7 @@ static int open_process(struct attach *attach, const struct attach_options *opti
 		return error_set(
 			error,
 			"%s; a QEMU without KVM, or that may not be inspected, can be sampled "
-			"through its monitor: --qmp, --domain",
+			"through its monitor by kvmscope attach --qmp or --domain",
 			message);
 	return vmm_process_open_monitored(&attach->process, pid);
 }
