@@ -16,7 +16,7 @@
 
 /* The second VM starts while top runs and is killed, so that its end is not announced. */
 #define COMMANDS                                                                                   \
-	"start() { " GUEST "vm=$!; tries=0; "                                                      \
+	"export TMPDIR=/tmp/top; mkdir -p $TMPDIR; start() { " GUEST "vm=$!; tries=0; "            \
 	"until grep -qs working /tmp/$1.out || [ $((tries += 1)) = 500 ]; do sleep 0.2; done; }; " \
 	"wait_for() { tries=0; until tail -n 500 build/rig/top-all.json | grep -q \"$1\" || "      \
 	"[ $((tries += 1)) = 300 ]; do sleep 0.2; done; }; "                                       \
@@ -27,7 +27,7 @@
 	"wait_for '\"functions\"'; start second; second=$vm; "                                     \
 	"wait_for \"\\\"pid\\\": $second\"; kill -KILL $second; sleep 4; "                         \
 	"wait_for \"\\\"pid\\\": $first\"; kill -INT $top; wait $top; echo all $?; "               \
-	"echo vms $first $second; kill $first; wait $first; ls /var/tmp | grep -c kvmscope-"
+	"echo vms $first $second; kill $first; wait $first; ls $TMPDIR | grep -c kvmscope-"
 
 static const json_t *vm_of(const json_t *object, pid_t pid)
 {
