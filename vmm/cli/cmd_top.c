@@ -22,8 +22,11 @@
 #include "vmm/cli/top_print.h"
 #include "vmm/cli/top_vms.h"
 
-/* ms between two scans for VMs. */
-#define SCAN_INTERVAL 3000
+/* ms between two scans for VMs, at least and at most. On a host with many processes, a scan takes
+ * long: all of them may use 1 / SCAN_SHARE of a CPU. */
+#define SCAN_INTERVAL     3000
+#define SCAN_INTERVAL_MAX 10000
+#define SCAN_SHARE        200
 /* ms beyond two intervals after which a table is printed without the reports that are missing. */
 #define PATIENCE    3000
 #define BATCH_LIMIT 30 /* functions of a table */
@@ -42,8 +45,8 @@ struct top {
 	struct top_vms *vms;
 	struct top_display *display; /* NULL: --batch */
 	int signal_fd;
-	uint64_t scanned, shown; /* ms of CLOCK_MONOTONIC */
-	unsigned int tables;     /* printed */
+	uint64_t next_scan, shown; /* ms of CLOCK_MONOTONIC */
+	unsigned int tables;       /* printed */
 };
 
 static int parse_delay(void *target, char *text)
@@ -226,12 +229,17 @@ static bool has_ended(const struct top *top, int *error)
 
 static bool scan(struct top *top)
 {
-	uint64_t now = clock_ms(CLOCK_MONOTONIC);
+	uint64_t now = clock_ms(CLOCK_MONOTONIC), used = clock_ms(CLOCK_THREAD_CPUTIME_ID), wait;
+	bool changed;
 
-	if (now - top->scanned < SCAN_INTERVAL)
+	if (now < top->next_scan)
 		return false;
-	top->scanned = now;
-	return top_vms_scan(top->vms);
+	changed = top_vms_scan(top->vms);
+	wait = (clock_ms(CLOCK_THREAD_CPUTIME_ID) - used) * SCAN_SHARE;
+	if (wait < SCAN_INTERVAL)
+		wait = SCAN_INTERVAL;
+	top->next_scan = now + (wait < SCAN_INTERVAL_MAX ? wait : SCAN_INTERVAL_MAX);
+	return changed;
 }
 
 /* Returns false at the end. */
@@ -290,7 +298,8 @@ static int follow(struct top *top)
 {
 	int error = 0;
 
-	top->scanned = top->shown = clock_ms(CLOCK_MONOTONIC);
+	top->shown = clock_ms(CLOCK_MONOTONIC);
+	top->next_scan = top->shown + SCAN_INTERVAL;
 	if (top->display)
 		draw(top);
 	while (step(top) && !has_ended(top, &error))
