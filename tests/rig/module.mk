@@ -76,8 +76,13 @@ build/rig/exits: tests/rig/guest/exits.c $(GUEST_PROGRAM) tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
+build/rig/contend: tests/rig/guest/contend.c $(GUEST_PROGRAM) tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
+
 TEST_NEEDS += $(addprefix build/rig/,life debug-shim.so tsc-rate workload debugger tasks frames \
-	bpf exceptions exits kernel-text rdpmc init-32)
+	bpf contend exceptions exits kernel-text rdpmc init-32)
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

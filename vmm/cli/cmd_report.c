@@ -11,12 +11,15 @@
 #include "vmm/cli/confined_reader.h"
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/cli/screen.h"
+#include "vmm/report/locks.h"
 #include "vmm/report/report_rows.h"
+
+#define DEFAULT_KEYS (REPORT_SYMBOL | REPORT_IMAGE)
 
 struct arguments {
 	struct profile_arguments input;
 	struct report_options report;
-	bool json, no_pager;
+	bool json, no_pager, locks;
 	bool paged, colored;
 	enum color { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } color;
 };
@@ -43,6 +46,8 @@ static const char summary[] =
 	"      the second tenth of the recording\n"
 	"  kvmscope report --event mem:schedule:x\n"
 	"      who executed a watched function\n"
+	"  kvmscope report --locks\n"
+	"      lock holders that had no CPU while other vCPUs waited for them\n"
 	"  kvmscope report --json | jq '.events[0].rows[0]'\n"
 	"\n"
 	"Kernel symbols are in perf's build-id cache, where kvmscope run and attach store them. "
@@ -107,6 +112,8 @@ static const struct option_row rows[] = {
 	  AT(report.call_trees), .letter = 'g' },
 	{ "sort", "KEY[,KEY...]", "Columns: symbol, app, comm, ... (symbol,image)", OPTION_PARSE,
 	  .letter = 's', .parse = parse_sort },
+	{ "locks", NULL, "Show lock holders that had no CPU while others waited", OPTION_SET,
+	  AT(locks) },
 	{ "limit", "ROWS", "Show only the first ROWS rows", OPTION_NUMBER, AT(report.limit),
 	  .letter = 'n', .low = 1, .high = UINT_MAX },
 	{ "percent-limit", "PERCENT", "Show no rows and branches below PERCENT", OPTION_PARSE,
@@ -123,6 +130,14 @@ static int check(void *target)
 {
 	const struct arguments *arguments = target;
 
+	if (arguments->locks && (arguments->report.call_trees || arguments->report.children ||
+				 arguments->report.keys != DEFAULT_KEYS))
+		return error_set(-EINVAL,
+				 "--locks has rows of its own: omit --sort, --children, -g");
+	if (arguments->locks &&
+	    (arguments->input.options.event || arguments->input.options.vcpu >= 0))
+		return error_set(-EINVAL,
+				 "--locks needs all events and vCPUs: omit --event, --vcpu");
 	return arguments->json && arguments->report.call_trees
 		       ? error_set(-EINVAL,
 				   "--json has no call trees: give only one of --json and -g")
@@ -175,6 +190,19 @@ static int print(const struct arguments *arguments, const struct profile *profil
 	return error;
 }
 
+static int print_locks(const struct arguments *arguments, const struct profile *profile)
+{
+	struct locks locks;
+	int error = locks_find(&locks, profile);
+
+	if (error)
+		return error;
+	error = arguments->json ? locks_print_json(&locks, arguments->report.limit, stdout)
+				: locks_print_text(&locks, arguments->report.limit, stdout);
+	locks_free(&locks);
+	return error;
+}
+
 /* Without a pager: as many rows as fit on the terminal, with the lines above and below them. */
 static void limit_to_screen(struct report_options *report, bool paged)
 {
@@ -200,7 +228,7 @@ static int load_and_print(void *context)
 		return error;
 	if (!profile_samples(profile) && !arguments->json)
 		log_warning("%s", profile_arguments_why_empty(&arguments->input));
-	error = print(arguments, profile);
+	error = arguments->locks ? print_locks(arguments, profile) : print(arguments, profile);
 	profile_free(profile);
 	return error;
 }
@@ -225,7 +253,7 @@ static int show(struct arguments *arguments)
 
 int command_report(int argc, char **argv)
 {
-	struct arguments arguments = { .report.keys = REPORT_SYMBOL | REPORT_IMAGE };
+	struct arguments arguments = { .report.keys = DEFAULT_KEYS };
 	const struct option_group groups[] = {
 		{ .rows = rows, .target = &arguments, .check = check },
 		profile_arguments_options(&arguments.input),
@@ -243,7 +271,8 @@ int command_report(int argc, char **argv)
 		return command_failed();
 	arguments.input.options.threads = arguments.report.keys & REPORT_TID;
 	arguments.input.options.leaves_only =
-		!arguments.report.children && !arguments.report.call_trees;
+		!arguments.report.children && !arguments.report.call_trees && !arguments.locks;
+	arguments.input.options.samples = arguments.locks;
 	arguments.paged = !arguments.no_pager && screen_has_pager();
 	if (!arguments.json)
 		limit_to_screen(&arguments.report, arguments.paged);
