@@ -29,7 +29,7 @@ struct locks {
 	 * have, but one waits, too, and gets the lock first, as they are given in order; otherwise.
 	 */
 	uint64_t one, several, queued, none;
-	struct lock_row **rows; /* the longest waited first; without those that nobody waited for */
+	struct lock_row **rows; /* the longest waited first; a vCPU waited for each */
 	size_t count;
 	struct pool pool; /* of the rows */
 };
