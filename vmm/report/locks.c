@@ -186,17 +186,26 @@ static struct lock_row *row_of(struct finder *finder, const struct profile_stack
 	return locks->rows[locks->count++] = row;
 }
 
+/* The vCPU NUMBER, whose gaps come one after the other, the first at GAP. NULL without memory. */
+static struct vcpu *vcpu_of(struct finder *finder, uint32_t number, const struct gap *gap)
+{
+	size_t count = finder->vcpu_count;
+
+	if (count && finder->vcpus[count - 1].number == number)
+		return &finder->vcpus[count - 1];
+	if (array_reserve(&finder->vcpus, &finder->vcpu_capacity, count + 1))
+		return NULL;
+	finder->vcpus[count] = (struct vcpu){ .number = number, .gaps = gap };
+	return &finder->vcpus[finder->vcpu_count++];
+}
+
 static int add_gap(struct finder *finder, const struct profile_sample *sample, struct gap *gap)
 {
-	struct vcpu *vcpu = &finder->vcpus[finder->vcpu_count - 1];
+	struct vcpu *vcpu = vcpu_of(finder, sample->vcpu, gap);
 	uint64_t start = sample->time > sample->weight ? sample->time - sample->weight : 0;
 
-	if (!finder->vcpu_count || vcpu->number != sample->vcpu) {
-		if (array_reserve(&finder->vcpus, &finder->vcpu_capacity, finder->vcpu_count + 1))
-			return -ENOMEM;
-		vcpu = &finder->vcpus[finder->vcpu_count++];
-		*vcpu = (struct vcpu){ .number = sample->vcpu, .gaps = gap };
-	}
+	if (!vcpu)
+		return -ENOMEM;
 	if (vcpu->count && start < gap[-1].end)
 		start = gap[-1].end;
 	vcpu->count++;
