@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 
 /* ns of CLOCK. */
@@ -33,13 +34,22 @@ static inline int bench_size(int full, int reduced)
 }
 
 /*
- * The command that runs another bench in the rig, with the same size; errors go to
- * build/bench/LOG.log.
+ * Runs another bench in the rig, with the same size; errors go to build/bench/LOG.log. Returns its
+ * exit status, for main().
  */
-#define BENCH_IN_RIG(bench, log)                                                                   \
-	"tests/rig/rig --timeout 220 -- "                                                          \
-	"env ${KVMSCOPE_BENCH_SHORT+KVMSCOPE_BENCH_SHORT=1} build/bench/" bench                    \
-	" 2> build/bench/" log ".log"
+static inline int bench_in_rig(const char *bench, const char *log)
+{
+	char command[512];
+	int status;
+
+	snprintf(
+		command, sizeof(command),
+		"tests/rig/rig --timeout 220 -- env "
+		"${KVMSCOPE_BENCH_SHORT+KVMSCOPE_BENCH_SHORT=1} build/bench/%s 2> build/bench/%s.log",
+		bench, log);
+	status = system(command);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+}
 
 static inline int bench_compare(const void *left, const void *right)
 {

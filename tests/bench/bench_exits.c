@@ -134,5 +134,5 @@ int main(int argc, char **argv)
 		bench_skip("kvmscope stat: cost of an exit, rig", "no rig here");
 		return 0;
 	}
-	return !!system(BENCH_IN_RIG("bench_exits rig", "exits"));
+	return bench_in_rig("bench_exits rig", "exits");
 }

@@ -11,5 +11,5 @@ int main(void)
 		bench_skip("bpf sampler: guest slow-down, rig", "no rig here");
 		return 0;
 	}
-	return !!system(BENCH_IN_RIG("bench_sampling rig", "sampling_bpf_rig"));
+	return bench_in_rig("bench_sampling rig", "sampling_bpf_rig");
 }

@@ -11,5 +11,5 @@ int main(void)
 		bench_skip("watch: costs of watches, rig", "no rig with debug registers here");
 		return 0;
 	}
-	return !!system(BENCH_IN_RIG("bench_watch rig", "watch_rig"));
+	return bench_in_rig("bench_watch rig", "watch_rig");
 }
