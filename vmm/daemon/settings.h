@@ -28,7 +28,7 @@ void settings_init(struct domain_settings *settings);
 /*
  * Sets KEY to VALUE: profile (on, off), frequency (1 to 10000), event (as kvmscope attach --event),
  * backend (a name), flight (a time like 30s, or off), call-graph and agent (on, off). -ENOENT:
- * there is no such setting; -EINVAL: the value is invalid; with a message that is safe in a log.
+ * unknown setting; -EINVAL: invalid value. Both set a message, without control characters.
  */
 int settings_set(struct domain_settings *settings, const char *key, const char *value);
 

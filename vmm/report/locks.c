@@ -73,18 +73,30 @@ static bool is_of_host(const struct profile_frame *frame)
 	return !strncmp(frame->image, "[host", strlen("[host"));
 }
 
+/* The end of the guest kernel's frames in STACK from FIRST on. */
+static size_t kernel_end(const struct profile_stack *stack, size_t first)
+{
+	while (first < stack->depth && stack->frames[first]->kernel &&
+	       !is_of_host(stack->frames[first]))
+		first++;
+	return first;
+}
+
+static bool has_spin_function(const struct profile_stack *stack, size_t first, size_t end)
+{
+	for (size_t i = first; i < end; i++)
+		if (stack->frames[i]->function && is_spin_function(stack->frames[i]->function))
+			return true;
+	return false;
+}
+
 /* A paravirtualized spinlock halts in a function or two that it calls. */
 static bool spins(const struct profile_stack *stack, size_t first)
 {
 	enum { INNERMOST = 3 };
+	size_t end = kernel_end(stack, first);
 
-	for (size_t i = first; i < stack->depth && i < first + INNERMOST; i++) {
-		if (!stack->frames[i]->kernel || is_of_host(stack->frames[i]))
-			return false;
-		if (stack->frames[i]->function && is_spin_function(stack->frames[i]->function))
-			return true;
-	}
-	return false;
+	return has_spin_function(stack, first, end < first + INNERMOST ? end : first + INNERMOST);
 }
 
 static bool is_idle(const struct profile_frame *frame)
@@ -106,21 +118,12 @@ static bool is_wait(const struct finder *finder, const struct profile_stack *sta
 	return strcasestr(reason, "pause") || strcasestr(reason, "hlt");
 }
 
-/* The end of the kernel's frames in STACK from FIRST on. */
-static size_t kernel_end(const struct profile_stack *stack, size_t first)
-{
-	while (first < stack->depth && stack->frames[first]->kernel)
-		first++;
-	return first;
-}
-
 static enum role role_without_cpu(const struct profile_stack *stack)
 {
 	size_t end = kernel_end(stack, 1);
 
-	for (size_t i = 1; i < end; i++)
-		if (stack->frames[i]->function && is_spin_function(stack->frames[i]->function))
-			return QUEUED;
+	if (has_spin_function(stack, 1, end))
+		return QUEUED;
 	return end == 1 || is_idle(stack->frames[1]) || strstr(stack->frames[0]->symbol, "halted")
 		       ? NOTHING
 		       : MAY_HOLD;

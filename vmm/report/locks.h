@@ -25,10 +25,11 @@ struct lock_row {
 /* All times are ns, estimated from samples. */
 struct locks {
 	uint64_t cpu_time; /* of the recording's clock */
-	/* Waiting while one, or several vCPUs without a CPU may have held a lock; while none may
-	 * have, but one waits, too, and gets the lock first, as they are given in order; otherwise.
-	 */
-	uint64_t one, several, queued, none;
+	/* Waiting, by what the vCPUs without a CPU were doing. */
+	uint64_t one;     /* one of them may have held the lock */
+	uint64_t several; /* more than one may have */
+	uint64_t queued;  /* none may have, but one waits, too, and may be first in the queue */
+	uint64_t none;    /* neither */
 	struct lock_row **rows; /* the longest waited first; a vCPU waited for each */
 	size_t count;
 	struct pool pool; /* of the rows */
@@ -41,6 +42,7 @@ struct locks {
  * (kvm:off-cpu, but not halted) since it executed kernel code that neither waits nor is idle.
  * Interrupt handlers are left out of its row. PROFILE was loaded with all events, all vCPUs and its
  * samples, and must live as long as LOCKS. 0; -ENODATA: it has no event kvm:off-cpu; -ENOMEM.
+ * One thread at a time.
  */
 int locks_find(struct locks *locks, const struct profile *profile);
 void locks_free(struct locks *locks);
